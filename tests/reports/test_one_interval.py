@@ -12,6 +12,7 @@ import needlemap
 from needlemap.records.loaded import load_run
 from needlemap.reports.comparison import comparison_report
 from needlemap.reports.figures.panels import change_caption
+from needlemap.reports.labels import typeset
 from needlemap.reports.page.payload import told_comparison
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import to_junit
@@ -54,7 +55,7 @@ def test_every_face_has_the_verdicts_loss_and_interval_once(compared, faces) -> 
     assert said == "11.1 points (-1.0 to 22.2)"
     assert {name: text.count(said) for name, text in faces.items()} == dict.fromkeys(faces, 1)
     assert {name: text.count("-11.1") for name, text in faces.items()} == dict.fromkeys(faces, 0)
-    assert change_caption(compared.comparison.only) == (f"{said}, n = 54 pairs",)
+    assert change_caption(compared.comparison.only) == (typeset(f"{said}, n = 54 pairs"),)
 
 
 def test_every_face_has_each_lengths_loss_and_interval_once(compared, faces) -> None:

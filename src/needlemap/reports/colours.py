@@ -54,6 +54,8 @@ ON_DARK = {
     FAINT: "#4A5058",
     GRID: "#343940",
     BAND: "#2B4257",
+    NOT_MEASURED[0]: DARK_NOT_MEASURED[0],
+    NOT_MEASURED[1]: DARK_NOT_MEASURED[1],
     "white": "#131517",
     "#0072B2": "#5FB4E8",
     "#D55E00": "#F2935A",

@@ -3,15 +3,15 @@ rows are."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import copysign, floor, inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from needlemap.grid import percent
+from needlemap.grid import duration_label, percent
 from needlemap.stats.effective import LEAST_BASE, Effective
 from needlemap.stats.intervals import NoiseFloor
 
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NOT_ASKED = "not sent"
 WHOLE = "whole text"
+# A hyphen before a number that is not a part of a word, a flag or a range.
+_MINUS = re.compile(r"(?<![\w.)\]\-−])-(?=\d)")
+_PERCENT = re.compile(r"(?<=\d)%")
+# A sign for each word of a verdict, so that they are told apart without colours.
+SIGNS = {"PASS": "✓", "FAIL": "✗", "SUSPECT": "!", "NOT ENOUGH DATA": "…", "NO RESULT": "–"}
 
 
 def length_labels(lengths: Sequence[int]) -> dict[int, str]:
@@ -149,6 +154,70 @@ def interval_behind(mean: ClusterMean | CellScore | None) -> str:
     return "" if mean is None or mean.low is None else f" {interval_label(mean.low, mean.high)}"
 
 
+def typeset(text: str) -> str:
+    """Our own words as pages and figures set them: a true minus, one sign for "at least",
+    a blank before a percent sign. Terminals keep what a shell and a spreadsheet can read.
+
+    >>> typeset("-25.0 points (-41.4 to -15.8) at 50%, >=4k, --margin 2, qwen-7")
+    '−25.0 points (−41.4 to −15.8) at 50 %, ≥4k, --margin 2, qwen-7'
+    """
+    text = _MINUS.sub("\N{MINUS SIGN}", _PERCENT.sub(" %", text))
+    return text.replace(">=", "≥").replace("<=", "≤")
+
+
+def amount_label(number: float, noun: str) -> str:
+    """A count with its noun.
+
+    >>> amount_label(1, "token"), amount_label(12345, "token")
+    ('1 token', '12,345 tokens')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def usd_label(usd: float) -> str:
+    """An amount of US dollars, to the cent; below one dollar to two digits.
+
+    >>> usd_label(0.0), usd_label(0.00123), usd_label(12.5)
+    ('$0', '$0.0012', '$12.50')
+    """
+    return f"${usd:,.2f}" if usd >= 1 else f"${float(f'{usd:.2g}'):g}"
+
+
+def seconds_label(seconds: float) -> str:
+    """A duration, below ten seconds to two digits.
+
+    >>> seconds_label(0.391), seconds_label(75.2)
+    ('0.39 s', '1 min')
+    """
+    return f"{float(f'{seconds:.2g}'):g} s" if seconds < 10 else duration_label(seconds)
+
+
+def moment_label(time: str) -> str:
+    """A time of a record or a page.
+
+    >>> moment_label("2026-11-20T12:00:00Z")
+    '2026-11-20 12:00:00 UTC'
+    """
+    return re.sub(r"^(\d{4}-\d\d-\d\d)T([\d:]+)[\d.]*(Z|\+00:00)?$", r"\1 \2 UTC", time)
+
+
+def depth_words(depth: float) -> str:
+    """A depth in a sentence: '49.8 %'."""
+    return f"{round(100 * depth, 2):g} %"
+
+
+def cached_label(cached: float | None, planned: float | None) -> str | None:
+    """How many tokens a cache read, and how many were to be shared; None if neither is known.
+
+    >>> cached_label(320, 640), cached_label(None, None)
+    ('320 tokens; planned 640', None)
+    """
+    if cached is None and planned is None:
+        return None
+    known = "not known" if cached is None else f"{round(cached):,} tokens"
+    return known if planned is None else f"{known}; planned {round(planned):,}"
+
+
 def loss_label(share: float) -> str:
     """A loss in points; positive is worse.
 
@@ -230,37 +299,9 @@ def _trimmed(value: float, digits: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-MAX_LABELS = 20
 Bands = dict[
     tuple[int, float], tuple[float, float]
 ]  # top and bottom of each cell, shares of the height
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """rows: where the vertical axis ends. depth_ticks: labels by place on it. cells: of each
-    cell its `top` and `bottom`."""
-
-    rows: float
-    depth_ticks: dict[float, str]
-    cells: tuple[dict[str, float], ...]
-
-
-def make_layout(map: Map) -> Layout:
-    """A row a depth, as high as another; where every length has depths of its own, the
-    haystack's percent."""
-    if map.ragged:
-        bands = ragged_bands(map)
-        found = [bands[cell.length_tokens, cell.depth] for cell in map.cells]
-        ticks = {float(place): f"{place}%" for place in range(0, 101, 10)}
-        return Layout(
-            100.0, ticks, tuple({"top": 100 * low, "bottom": 100 * high} for low, high in found)
-        )
-    labels = row_labels(map, map.depths)
-    rank = {depth: float(place) for place, depth in enumerate(map.depths)}
-    rows = [rank[cell.depth] for cell in map.cells]
-    ticks = {rank[depth] + 0.5: labels[depth] for depth in thinned(map.depths, MAX_LABELS)}
-    return Layout(float(len(rank)), ticks, tuple({"top": row, "bottom": row + 1.0} for row in rows))
 
 
 def ragged_bands(map: Map) -> Bands:
@@ -277,17 +318,6 @@ def ragged_bands(map: Map) -> Bands:
             {(length, at): band for at, band in zip(depths, pairwise(middles), strict=True)}
         )
     return bands
-
-
-def thinned(values: Sequence[T], most: int) -> list[T]:
-    """Every k-th value, the first and the last included, so that at most `most` are left.
-
-    >>> thinned([1, 2, 3, 4, 5, 6], 3)
-    [1, 3, 6]
-    """
-    step = max(1, -(-len(values) // most))
-    inner = list(values[::step])
-    return inner if not values or (len(values) - 1) % step == 0 else [*inner[:-1], values[-1]]
 
 
 def effective_label(effective: Effective) -> str:

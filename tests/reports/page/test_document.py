@@ -16,7 +16,7 @@ import pytest
 
 import needlemap.reports.page.document as document
 from needlemap.records.loaded import Loaded
-from needlemap.reports.page.document import packed, page_html
+from needlemap.reports.page.document import for_script, packed, page_html
 from needlemap.reports.page.summary import summary
 from needlemap.reports.page.trials import trial_columns
 
@@ -80,7 +80,9 @@ def texts_of(html: str) -> list[str]:
 
 def test_it_holds_the_summary_and_the_trials_of_each_run(falling):
     page = page_of(falling, falling)
-    assert data_of(page, "summary")["runs"] == summary([falling, falling], made=NOW)["runs"]
+    whole = summary([falling, falling], made=NOW)
+    assert data_of(page, "summary") == json.loads(json.dumps(for_script(whole)))
+    assert data_of(page, "summary")["runs"][0]["says"] == whole["runs"][0]["says"]
     assert data_of(page, "trials-1") == trial_columns(falling.map, falling.prompts)
 
 
@@ -149,7 +151,7 @@ def test_without_scripts_there_is_a_table_of_each_run(falling):
     assert "<h2>openai/m</h2>" in run
     cells = texts_of(run)
     at = cells.index("1k")
-    assert cells[at - 1 : at + 6] == ["", "1k", "4k", "16k", "0%", "100.0 (5)", "100.0 (6)"]
+    assert cells[at - 1 : at + 6] == ["", "1k", "4k", "16k", "0 %", "100.0 (5)", "100.0 (6)"]
     line = summary([falling], made=NOW)["runs"][0]["overall"]["line"]
     assert f"<li>{line}</li>" in run
 
@@ -182,4 +184,4 @@ def test_where_lengths_have_depths_of_their_own_the_table_is_a_list(make_run, ma
     page = page_of(make_run([make_record(length, depth) for length, depth in places]))
     cells = texts_of(page)
     at = cells.index("Score (n)")
-    assert cells[at + 1 : at + 4] == ["1k", "0%", "100.0 (1)"]
+    assert cells[at + 1 : at + 4] == ["1k", "0 %", "100.0 (1)"]

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from needlemap.errors import SettingsError
+from needlemap.reports.labels import interval_label, score_label
 from needlemap.reports.page.summary import summary
 from needlemap.reports.pairing import compare_loaded
 from needlemap.reports.summary import summary_lines
@@ -23,6 +24,7 @@ def test_a_run_has_the_numbers_of_its_map(falling):
     (run,) = whole["runs"]
     cells = run["cells"]
     assert {len(column) for column in cells.values()} == {9}
+    assert cells["share"] == cells["score"]
     for at, cell in enumerate(falling.map.cells):
         assert run["lengths"][cells["length"][at]][0] == cell.length_tokens
         assert cells["score"][at] == pytest.approx(cell.score, abs=1e-6)
@@ -36,9 +38,44 @@ def test_a_run_has_the_numbers_of_its_map(falling):
         )
     assert cells["failures"][-1] == {"timed out": 1}
     assert cells["tokens"][0] == 700.0
-    assert (run["ragged"], run["rows"]) == (False, 3.0)
-    assert run["depth_ticks"] == [[0.5, "0%"], [1.5, "50%"], [2.5, "100%"]]
+    assert run["depths"] == [[0.0, "0 %", "0"], [0.5, "50 %", "50"], [1.0, "100 %", "100"]]
+    assert not run["ragged"]
     assert (whole["made"], whole["title"]) == ("2026-11-20T12:00:00Z", None)
+
+
+def facts_of(view, cell):
+    """What the page says of a cell: each fact's name and words."""
+    return {name: texts[at[cell]] for name, texts, at in view["facts"] if at[cell] is not None}
+
+
+def test_what_is_known_of_a_cell_comes_in_words(falling):
+    (run,) = summary([falling], made=NOW)["runs"]
+    cell = falling.map.cells[0]
+    assert facts_of(run, 0) == {
+        "score": f"{score_label(cell.score)} %",
+        "n": f"{cell.n} trials",
+        "95 % interval": interval_label(cell.low, cell.high),
+        "needle at": "0 %",
+        "meant for": "0 %",
+        "prompt": "700 tokens",
+        "not sent": "1 trial",
+    }
+    assert facts_of(run, 8)["missing"] == "1 (1 timed out)"
+    texts, at = run["says"]
+    assert texts[at[0]] == f"100.0 % {interval_label(cell.low, cell.high)} n=5"
+
+
+def test_a_page_answers_first_and_says_where_it_is_lowest(falling, make_run, make_record):
+    (run,) = summary([falling], made=NOW)["runs"]
+    mean = falling.map.total
+    assert run["answer"].startswith(
+        f"Mean score {score_label(mean.score)} % {interval_label(mean.low, mean.high)} of 52 "
+        "prompts; lowest at 16k tokens ("
+    )
+    alike = make_run([make_record(depth=depth) for depth in (0.0, 1.0)])
+    assert "lowest" not in summary([alike], made=NOW)["runs"][0]["answer"]
+    empty = make_run([], cells=[[1000, 0.0, [0]]])
+    assert summary([empty], made=NOW)["runs"][0]["answer"] == "Nothing is scored yet"
 
 
 def test_its_curves_and_lines_are_those_of_the_report(falling):
@@ -95,7 +132,6 @@ def test_a_ragged_run_scores_equal_parts_of_the_haystack(make_run, make_record):
     )
     (shown,) = summary([run], made=NOW)["runs"]
     assert shown["ragged"]
-    assert shown["rows"] == 100.0
     rows = dict(zip(shown["by_depth"]["label"], shown["by_depth"]["score"], strict=True))
     assert rows["0–10%"] == 1.0
     assert all(
@@ -121,7 +157,7 @@ def test_runs_are_named_apart_and_differ_from_the_first(falling, make_run):
     assert (found["a"], found["b"], found["refused"]) == (0, 1, None)
     assert found["json"]["lost"] == comparison.overall.lost > 0
     assert found["sheet"]["answer"].startswith("compare: ")
-    assert len(found["cells"]["p"]) == len(found["cells"]["top"]) == 9
+    assert len(found["cells"]["p"]) == len(found["cells"]["share"]) == 9
     assert max(found["cells"]["loss"]) > 0
     assert refused["b"] == 2
     assert "have no trial (length, depth, repeat) in common" in refused["refused"]

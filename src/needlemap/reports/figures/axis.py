@@ -101,9 +101,13 @@ def _labels(lengths: Sequence[int]) -> dict[float, str]:
 
 
 def depth_ticks(axis: Axis, labels: Mapping[float, str], room: Callable[[str], float]) -> Ticks:
-    """Labels of depths, shares in [0, 1]. labels: of the axis' own values."""
-    rounds = [{share / 100: f"{share}%" for share in range(0, 101, step)} for step in (20, 25, 50)]
-    return _ticks(axis, labels, room, rounds[1:] if axis.kind == "linear" else [])
+    """Labels of depths, shares in [0, 1]: of the axis' own values alone, each at its row."""
+    found = _ticks(axis, labels, room, [])
+    own = [(axis.position(value), labels[value]) for value in axis.values]
+    steps = (step for step in range(1, len(own)) if (len(own) - 1) % step == 0)
+    even = next((ticks for step in steps if _fits(ticks := own[::step], room)), [])
+    # Even steps read better, unless they leave most labels out.
+    return even if 2 * len(even) >= len(found) else found
 
 
 def _ticks(
@@ -122,8 +126,12 @@ def _ticks(
         inner = [(axis.position(at), label) for at, label in marks.items() if _inside(axis, at)]
         choices.append(_with_ends(inner, ends, room))
     choices += [_with_ends(own[::step], ends, room) for step in range(2, len(own))]
-    fits = (each for each in choices if len(each) <= MOST_TICKS and _apart(each, room))
+    fits = (each for each in choices if _fits(each, room))
     return next(fits, ends if _apart(ends, room) else ends[-1:])
+
+
+def _fits(ticks: Ticks, room: Callable[[str], float]) -> bool:
+    return len(ticks) <= MOST_TICKS and _apart(ticks, room)
 
 
 def _inside(axis: Axis, value: float) -> bool:

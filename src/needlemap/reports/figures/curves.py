@@ -43,6 +43,7 @@ from needlemap.reports.figures.heat import (
     Box,
     DrawnMean,
     Plane,
+    Scale,
     Stroke,
     below,
     draw_bands,
@@ -50,7 +51,8 @@ from needlemap.reports.figures.heat import (
     length_axis,
 )
 from needlemap.reports.figures.panels import PanelItem, draw_legend, facts, one_of
-from needlemap.reports.labels import effective_label, length_range, unique_names
+from needlemap.reports.labels import effective_label, length_range, typeset, unique_names
+from needlemap.reports.report import Line
 from needlemap.reports.run_notes import accuracy_by_length
 from needlemap.stats.effective import (
     RULES,
@@ -68,6 +70,9 @@ DASHES = ("", "4 1.5", "1.2 1.2", "5 1.5 1 1.5")
 SHAPES = ("circle", "square", "triangle", "diamond")
 MANY, MOST = 4, 8  # lines whose bands are light, and that have bands
 NEAR = 1.15 * TEXT  # labels one under another
+NAMED_ABOVE = replace(SCORE, name="")  # what an axis is of stands above its plot
+MOST_NAMED = 24  # lines of one plot
+SHEET = 360.0  # points across on a page, where it is as wide as a phone or twice that
 MEAN = Stroke("#000000", "#000000", "circle", 1.6, "", 0.12)
 
 
@@ -77,14 +82,15 @@ class Curve:
     rule."""
 
     name: str
-    means: Mapping[int, ClusterMean | FamilyMean]
+    means: Mapping[int, ClusterMean | FamilyMean | None]
     effective: Effective | None
     stroke: Stroke
 
     @property
     def banded(self) -> bool:
         """Whether its intervals are shown."""
-        return self.stroke.opacity > 0 and any(mean.low is not None for mean in self.means.values())
+        known = (mean.low for mean in self.means.values() if mean is not None)
+        return self.stroke.opacity > 0 and any(low is not None for low in known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,33 @@ def draw_curves(
     return Drawing(
         (*draw_rows(heading, EDGE, EDGE), *drawn), total, bottom + EDGE, width is not None
     )
+
+
+def draw_lines(lines: Sequence[Line], axis_name: str, rule: Rule | None) -> Drawing:
+    """Draw the lines of a report for a page, each with its name at its end. Of very many only the
+    main one has a name: the table beside has them all."""
+    named = [line for line in lines if line.name and not line.dotted]
+    many = len(named) > MOST_NAMED
+    curves = list[Curve]()
+    for line_ in lines:
+        look = stroke(sum(bool(curve.name) for curve in curves), len(named))
+        if line_.main:
+            look = MEAN
+        elif line_.dotted and curves:
+            look = replace(curves[-1].stroke, dash=DOTTED, opacity=0.0)
+        elif many:
+            look = Stroke(FAINT, FAINT, "circle", 0.6, "", 0.0)
+        name = "" if line_.dotted or (many and not line_.main) else line_.name
+        curves.append(Curve(name, line_.means, line_.effective, look))
+    held = rule if any(curve.effective is not None for curve in curves) else None
+    axis = make_axis(sorted({n for curve in curves for n in curve.means}), ("linear", "log"))
+    signs = ["Bands: 95 % intervals."] if any(curve.banded for curve in curves) else []
+    if held is not None:
+        signs.append(f"Triangles, numbers at names: effective length ({held.name}).")
+    heading = rows("", [axis_name, " ".join(signs)] if signs else [axis_name], SHEET - 2 * EDGE)
+    top = EDGE + rows_height(heading) + 6
+    drawn, bottom = _one([Plot("", tuple(curves))], axis, held, SHEET, top, NAMED_ABOVE, 0.42)
+    return Drawing((*draw_rows(heading, EDGE, EDGE), *drawn), SHEET, bottom + EDGE)
 
 
 def plots_of(groups: Sequence[Group], rule: Rule) -> list[Plot]:
@@ -196,16 +229,24 @@ def _captions(groups: Sequence[Group], plots: Sequence[Plot], rule: Rule) -> lis
 
 
 def _one(
-    plots: Sequence[Plot], axis: Axis, rule: Rule, total: float, top: float
+    plots: Sequence[Plot],
+    axis: Axis,
+    rule: Rule | None,
+    total: float,
+    top: float,
+    scale: Scale = SCORE,
+    high: float = 0.6,
 ) -> tuple[list[str], float]:
-    """One plot with its labels at the lines' ends; and where it ends."""
+    """One plot with its labels at the lines' ends; and where it ends. high: of its width."""
     (plot,) = plots
     names = [_ending(curve) for curve in plot.curves if curve.name]
-    aside = min(0.4 * total, 12 + max(wide(name, bold=True) for name in names))
-    left = EDGE + SCORE.room
-    box = Box(left, top, total - EDGE - left - aside, min(0.6 * (total - aside), 260.0))
+    aside = min(0.4 * total, 12 + max((wide(name, bold=True) for name in names), default=0.0))
+    left = EDGE + scale.room
+    box = Box(left, top, total - EDGE - left - aside, min(high * (total - aside), 260.0))
     box = box._replace(height=max(box.height, NEAR * len(names)))
-    return [*draw_plot(plot, axis, rule, box), *endings(plot, axis, box, aside - 10)], below(box)
+    return [*draw_plot(plot, axis, rule, box, scale), *endings(plot, axis, box, aside - 10)], below(
+        box
+    )
 
 
 def _several(
@@ -233,13 +274,20 @@ def _several(
 
 
 def draw_plot(
-    plot: Plot, axis: Axis, rule: Rule, box: Box, *, left: bool = True, low: bool = True
+    plot: Plot,
+    axis: Axis,
+    rule: Rule | None,
+    box: Box,
+    scale: Scale = SCORE,
+    *,
+    left: bool = True,
+    low: bool = True,
 ) -> list[str]:
     """Axes, lines and marks."""
-    plane = Plane(box, SCORE)
+    plane = Plane(box, scale)
     parts = [*plane.grid(), rect(*box, "none", stroke=FAINT, stroke_width=0.5)]
     parts += (plane.labels() if left else []) + (length_axis(axis, box) if low else [])
-    if rule.kind == "absolute":
+    if rule is not None and rule.kind == "absolute":
         ends = [plane.at(share, 100 * rule.threshold) for share in (0, 1)]
         parts.append(line(ends, SOFT, 0.5, stroke_dasharray="3 2"))
     joined = axis.kind != "even"
@@ -293,7 +341,7 @@ def _ending(curve: Curve) -> str:
     if curve.effective is None or curve.effective.value is None:
         return curve.name
     held = effective_label(curve.effective).partition(" ")[0]
-    return f"{curve.name} · {held.replace('>=', '≥')}"
+    return f"{curve.name} · {typeset(held)}"
 
 
 def endings(plot: Plot, axis: Axis, box: Box, room: float) -> list[str]:

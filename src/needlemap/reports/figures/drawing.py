@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -14,12 +15,14 @@ from needlemap.files import write_report
 from needlemap.reports.figures.shapes import (
     FONT,
     HATCH,
+    HATCHED,
     ON_SCREEN,
     PRINT_PPI,
     SCREEN_PPI,
     number,
     rect,
 )
+from needlemap.text import printable
 
 FIGURES = (".png", ".svg", ".pdf")
 KINDS = (*FIGURES, ".html", ".md", ".csv", ".parquet")  # all that a report can be
@@ -43,6 +46,16 @@ class Drawing:
     def svg(self) -> str:
         """As a file: plain numbers in it are pixels, 96 to the inch."""
         return self._svg("pt", 1.0) if self.printed else self._svg("", ON_SCREEN)
+
+    def inline(self, words: str) -> str:
+        """As a part of a page, which sets its size and its colours on a dark ground (`drawn` in
+        the style sheet). words: what it shows, for people who cannot see it; '' where that
+        stands beside it."""
+        spoken = f'role="img" aria-label="{escape(printable(words))}"' if words else ""
+        size = f'viewBox="0 0 {number(self.width)} {number(self.height)}"'
+        begin = f'<svg xmlns="http://www.w3.org/2000/svg" class="drawn" {size} {spoken}'
+        hatch = HATCH if any(HATCHED in part for part in self.parts) else ""
+        return "".join([f'{begin} font-family="{FONT}">', hatch, *self.parts, "</svg>"])
 
     @property
     def png(self) -> bytes:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import ceil
+from typing import Any, NamedTuple
 
 from needlemap.reports.colours import (
     BAND,
     GRID,
     LINES,
+    NOT_MEASURED,
     colour_of,
     hex_of,
     ink_on,
@@ -30,7 +32,7 @@ from needlemap.reports.figures import (
     wide,
 )
 from needlemap.reports.figures.axis import Axis, Ticks, depth_ticks, length_ticks
-from needlemap.reports.labels import percent_of
+from needlemap.reports.labels import percent_of, typeset
 from needlemap.stats.effective import Mean as FamilyMean
 from needlemap.stats.intervals import ClusterMean
 
@@ -53,7 +55,7 @@ class Box(NamedTuple):
 class Scale:
     """What colours and margins stand for. name: on an axis; words: in the legend. unit: behind
     numbers, '%' or ''. domain, ticks: in that unit; of losses the domain begins with the
-    greatest, which is drawn lowest."""
+    greatest, which is drawn lowest. ends: what both ends of the colours mean."""
 
     name: str
     words: str
@@ -61,6 +63,7 @@ class Scale:
     domain: tuple[float, float]
     ticks: tuple[float, ...]
     colours: tuple[str, ...]
+    ends: tuple[str, str] = ("", "")
 
     @property
     def signed(self) -> bool:
@@ -91,7 +94,7 @@ class Scale:
 
     def label(self, value: float) -> str:
         """A tick's label."""
-        return f"{value:g}{self.unit}".replace("-", "−")
+        return typeset(f"{value:g}{self.unit}")
 
 
 SCORE = Scale("Score", "Score", "%", (0, 100), (0, 25, 50, 75, 100), LINES)
@@ -102,7 +105,8 @@ class DrawnCell:
     """length: which of the lengths. top, bottom: shares of the height. value: of the scale,
     None where nothing was measured. partial: some trials are missing; thought: a thinking
     budget ended some answers. needle: the share of the height at which it really was. tip: all
-    of it in words."""
+    of it in words. unsent: nothing was sent. number: by which a page knows the cell. words: in
+    it, where they have room."""
 
     length: float
     top: float
@@ -112,6 +116,9 @@ class DrawnCell:
     needle: float | None = None
     tip: str = ""
     thought: bool = False
+    unsent: bool = False
+    number: int | None = None
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +130,15 @@ class DrawnMean:
     value: float | None = None
     low: float | None = None
     high: float | None = None
+    n: int | None = None
 
     @classmethod
     def of(cls, place: float, mean: ClusterMean | FamilyMean | None) -> DrawnMean:
         """A mean, or none, in percent."""
-        ends = (mean.score, mean.low, mean.high) if mean else ()
-        return cls(place, *map(percent_of, ends))
+        if mean is None:
+            return cls(place)
+        value, low, high = map(percent_of, (mean.score, mean.low, mean.high))
+        return cls(place, value, low, high, getattr(mean, "n", None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,44 +193,63 @@ def draw_cells(panel: MapPanel, box: Box) -> list[str]:
         place = Box(left, top, right - left, bottom - top)
         parts += _cell(panel.scale, cell, place, box)
         if panel.scale.signed and cell.value is not None:
-            parts += _signed(panel.scale, cell.value, place, in_figures=in_figures)
-    return [*parts, rect(*box, "none", stroke=FAINT, stroke_width=0.5)]
+            parts += _signed(panel.scale, cell, place, in_figures=in_figures)
+    return [*parts, rect(*box, "none", stroke=FAINT, stroke_width=0.5, pointer_events="none")]
+
+
+def _of(cell: DrawnCell) -> dict[str, Any]:
+    """By which a page knows what is on top of a cell, to set it on another colour."""
+    return {} if cell.number is None else {"data_on": cell.number, "pointer_events": "none"}
 
 
 def _cell(scale: Scale, cell: DrawnCell, place: Box, box: Box) -> list[str]:
     """A cell at its place in the map's box."""
     x, y, width, height = place
+    known = {} if cell.number is None else {"data_cell": cell.number}
+    if cell.unsent:
+        dot = mark(
+            x + width / 2, y + height / 2, min(0.8, width / 4, height / 4), "square", FAINT, FAINT
+        )
+        return [rect(x, y, width, height, NOT_MEASURED[0], tip=cell.tip, **known), dot]
     if cell.value is None:
-        return [rect(x, y, width, height, HATCHED, tip=cell.tip)]
+        return [rect(x, y, width, height, HATCHED, tip=cell.tip, **known)]
     parts = [_filled(place, box, cell, scale.colour(cell.value))]
     if cell.partial:
         corner = min(0.5 * width, 0.7 * height, 4.0)
-        parts.append(area([(x + width - corner, y), (x + width, y), (x + width, y + corner)], INK))
+        points = [(x + width - corner, y), (x + width, y), (x + width, y + corner)]
+        parts.append(area(points, scale.ink(cell.value), **_of(cell)))
     if cell.thought:
         reach = min(0.16 * width, 0.25 * height, 1.6)
         left, low = x + 2 * reach, y + height - 2 * reach
         parts.append(mark(left, low, reach, "circle", "white", INK))
     if cell.needle is not None and height >= 4:
         at = box.y + cell.needle * box.height
+        ends = [(x + 0.2 * width, at), (x + 0.8 * width, at)]
+        parts.append(line(ends, scale.ink(cell.value), 0.6, **_of(cell)))
+    if cell.words and wide(cell.words) + 2 <= width and height >= TEXT + 1:
+        middle, base, ink = x + width / 2, y + height / 2 + 0.35 * TEXT, scale.ink(cell.value)
         parts.append(
-            line([(x + 0.2 * width, at), (x + 0.8 * width, at)], scale.ink(cell.value), 0.6)
+            text(middle, base, cell.words, anchor="middle", fill=ink, **_of(cell), class_="value")
         )
     return parts
 
 
-def _signed(scale: Scale, value: float, cell: Box, *, in_figures: bool) -> list[str]:
-    """A loss in figures, or where these have no room a loss's dash: a grey print knows
-    no colours."""
+def _signed(scale: Scale, cell: DrawnCell, place: Box, *, in_figures: bool) -> list[str]:
+    """A loss in figures, none where nothing changed; where figures have no room a loss's dash:
+    a grey print knows no colours."""
+    value = cell.value or 0.0
     ink = scale.ink(value)
-    x, y = cell.x + cell.width / 2, cell.y + cell.height / 2
+    x, y = place.x + place.width / 2, place.y + place.height / 2
     if in_figures:
-        return [text(x, y + 0.35 * TEXT, scale.label(round(value)), anchor="middle", fill=ink)]
-    reach = 0.3 * cell.width
-    return (
-        [line([(x - reach, y), (x + reach, y)], ink, min(0.8, 0.25 * cell.height))]
-        if value > 0
-        else []
-    )
+        if not round(value):
+            return []
+        base = y + 0.35 * TEXT
+        words = scale.label(round(value))
+        return [text(x, base, words, anchor="middle", fill=ink, **_of(cell))]
+    if value <= 0:
+        return []
+    ends = [(x - 0.3 * place.width, y), (x + 0.3 * place.width, y)]
+    return [line(ends, ink, min(0.8, 0.25 * place.height), **_of(cell))]
 
 
 def _filled(cell: Box, box: Box, of: DrawnCell, colour: str) -> str:
@@ -229,7 +258,8 @@ def _filled(cell: Box, box: Box, of: DrawnCell, colour: str) -> str:
     apart = 0.4 if min(width, height) > 5 else -0.15  # a little over the next, or seams show
     right = min(x + width - apart, box.x + box.width)
     bottom = min(y + height - apart, box.y + box.height)
-    return rect(x, y, right - x, bottom - y, colour, tip=of.tip)
+    known = {} if of.number is None else {"data_cell": of.number}
+    return rect(x, y, right - x, bottom - y, colour, tip=of.tip, **known)
 
 
 def length_axis(axis: Axis, box: Box) -> list[str]:
@@ -313,6 +343,21 @@ class Plane:
         )
         x = box.x - scale.room + TEXT - 1
         return [*ends, text(x, box.y + box.height / 2, scale.name, anchor="middle", turned=-90)]
+
+
+def draw_counts(panel: MapPanel, box: Box) -> list[str]:
+    """How many prompts each length's mean rests on, above it."""
+    known = [(mean.place, f"{mean.n:,}") for mean in panel.by_length if mean.n]
+    if not known:
+        return []
+    need = max(wide(words) for _, words in known) + 5
+    step = max(1, ceil(need * len(known) / box.width))
+    base = box.y - 3.5
+    drawn = [
+        text(box.x + place * box.width, base, words, anchor="middle", fill=SOFT)
+        for place, words in known[::step]
+    ]
+    return [*drawn, text(box.x - 6, base, "n", anchor="end", fill=SOFT)]
 
 
 def draw_top(panel: MapPanel, box: Box, *, labelled: bool) -> list[str]:

@@ -9,8 +9,8 @@ from zlib import crc32
 
 from needlemap.grid import percent
 from needlemap.plan.bins import bin_edges
-from needlemap.records.record import THINKING_SPENT
-from needlemap.reports.colours import BAND, CHANGES, palette_colours
+from needlemap.records.record import SKIPPED, THINKING_SPENT
+from needlemap.reports.colours import BAND, CHANGES, NOT_MEASURED, palette_colours
 from needlemap.reports.figures import (
     FAINT,
     HATCHED,
@@ -39,6 +39,7 @@ from needlemap.reports.labels import (
     ragged_bands,
     row_labels,
     score_label,
+    typeset,
     withheld_label,
 )
 from needlemap.reports.loss import interval_of
@@ -52,7 +53,8 @@ QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 def scores(palette: str | None) -> Scale:
     """Scores of 0 to 100, never stretched to the data. Raises SettingsError for an unknown
     palette."""
-    return Scale("Score", "Score", "%", (0, 100), (0, 50, 100), palette_colours(palette))
+    ends = ("lost", "found")
+    return Scale("Score", "Score", "%", (0, 100), (0, 50, 100), palette_colours(palette), ends)
 
 
 def changes(comparison: FamilyComparison) -> Scale:
@@ -60,7 +62,8 @@ def changes(comparison: FamilyComparison) -> Scale:
     Intervals may go beyond."""
     most = max((abs(100 * cell.loss) for cell in comparison.cells), default=0.0)
     end = next((round_ for round_ in (5, 10, 20, 50) if most <= round_), 100)
-    return Scale("Loss", "Loss, points", "", (end, -end), (end, 0, -end), CHANGES)
+    ends = ("lost", "gained")
+    return Scale("Loss", "Loss, points", "", (end, -end), (end, 0, -end), CHANGES, ends)
 
 
 def map_title(map: Map) -> str:
@@ -77,7 +80,7 @@ def map_panel(map: Map, title: str, lines: Sequence[str], scale: Scale) -> MapPa
         tuple(lines),
         lengths,
         depths,
-        row_labels(map, depths.values),
+        _depth_labels(map, depths),
         tuple(_cell(map, cell, bands, bins) for cell in map.cells),
         tuple(
             DrawnMean.of(lengths.position(length), map.margins.get(length))
@@ -87,6 +90,10 @@ def map_panel(map: Map, title: str, lines: Sequence[str], scale: Scale) -> MapPa
         scale,
         map.depthless,
     )
+
+
+def _depth_labels(map: Map, depths: Axis) -> dict[float, str]:
+    return {depth: typeset(label) for depth, label in row_labels(map, depths.values).items()}
 
 
 def axes_of(map: Map) -> tuple[Axis, Axis, Bands]:
@@ -112,7 +119,8 @@ def _cell(
         needle = top + share * (bottom - top)
     value, partial = percent_of(cell.score), bool(cell.score is not None and cell.missing)
     tip, thought = _tip(map, cell), cell.thought > 0
-    return DrawnCell(cell.length_tokens, top, bottom, value, partial, needle, tip, thought)
+    unsent = value is None and not any(kind != SKIPPED for kind in cell.failures)
+    return DrawnCell(cell.length_tokens, top, bottom, value, partial, needle, tip, thought, unsent)
 
 
 def _tip(map: Map, cell: CellScore) -> str:
@@ -138,10 +146,9 @@ def one_of(found: set[str]) -> str:
 
 
 def caption(map: Map) -> list[str]:
-    """What a reader must know to believe the map: n, repeats, mode, tokenizer, scorer, what is
-    missing."""
-    often, *how = facts(map)
-    return [f"{overall(map)}, {often}", ", ".join(how), *missing_line(map)]
+    """What a reader must know to believe the map: n, repeats, what is missing. How it was asked
+    and scored stands below it."""
+    return [f"{overall(map)}, {repeats(map)}", *missing_line(map)]
 
 
 def overall(map: Map) -> str:
@@ -193,14 +200,14 @@ def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
         value = None if change is None else percent_of(change.loss)
         tip = "no pair"
         if change is not None:
-            tip = f"loss {loss_label(change.loss)} points, n={change.n} pairs"
+            tip = typeset(f"loss {loss_label(change.loss)} points, n={change.n} pairs")
         cells.append(DrawnCell(place[0], top, bottom, value, tip=tip))
     return MapPanel(
         "Loss of B",
         change_caption(comparison),
         lengths,
         depths,
-        row_labels(map, depths.values),
+        _depth_labels(map, depths),
         tuple(cells),
         tuple(_loss(lengths.position(length), found.get(length)) for length in map.lengths),
         (),
@@ -215,7 +222,8 @@ def _loss(place: float, found: LengthDifference | None) -> DrawnMean:
         return DrawnMean(place)
     if found.loss is None:
         return DrawnMean(place, percent_of(-found.difference.value))
-    return DrawnMean(place, *map(percent_of, (found.loss.value, found.loss.high, found.loss.low)))
+    value, low, high = map(percent_of, (found.loss.value, found.loss.high, found.loss.low))
+    return DrawnMean(place, value, low, high)
 
 
 def change_caption(comparison: FamilyComparison) -> tuple[str, ...]:
@@ -228,7 +236,7 @@ def change_caption(comparison: FamilyComparison) -> tuple[str, ...]:
         if comparison.counted
         else f"n not told ({whole.n:,} pairs of means)"
     )
-    return (f"{shown}, {count}{left}",)
+    return (typeset(f"{shown}, {count}{left}"),)
 
 
 BAR, THICK = 78.0, 6.0
@@ -253,7 +261,16 @@ def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> lis
     dashed = any(panel.scale.signed and not panel.in_figures(width, height) for panel in panels)
     signs = [
         ("95 % interval", any(mean.low is not None for mean in means), band + _stroke(0, 8, INK)),
-        ("not measured", any(cell.value is None for cell in cells), hatched + _FRAME),
+        (
+            "not measured",
+            any(cell.value is None and not cell.unsent for cell in cells),
+            hatched + _FRAME,
+        ),
+        (
+            "not sent",
+            any(cell.unsent for cell in cells),
+            rect(0, 0, 8, 8, NOT_MEASURED[0]) + mark(4, 4, 0.8, "square", FAINT, FAINT) + _FRAME,
+        ),
         (
             "part is missing",
             any(cell.partial for cell in cells),
@@ -269,7 +286,7 @@ def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> lis
             any(cell.needle is not None for cell in cells),
             filled + _stroke(1.5, 6.5, INK),
         ),
-        ("lost", dashed, rect(0, 0, 8, 8, CHANGES[1]) + _stroke(1.5, 6.5, INK)),
+        ("dash: lost", dashed, rect(0, 0, 8, 8, CHANGES[1]) + _stroke(1.5, 6.5, INK)),
     ]
     return [*map(_bar, scales), *(_key(words, sign) for words, shown, sign in signs if shown)]
 
@@ -304,17 +321,21 @@ def gradient(colours: Sequence[str], box: Box, *, upright: bool = False) -> str:
 
 def _bar(scale: Scale) -> PanelItem:
     """A scale's colours, with its ticks."""
-    begin = wide(scale.words) + 8
+    low, high = scale.ends
+    begin = wide(scale.words) + 8 + (wide(low) + 4 if low else 0)
     ticks = (
         text(begin + scale.share(value) * BAR, THICK + TEXT, scale.label(value), anchor="middle")
         for value in scale.ticks
     )
     drawn = (
         text(0, 6, scale.words)
+        + (text(begin - 4, 6, low, anchor="end", fill=SOFT) if low else "")
+        + (text(begin + BAR + 4, 6, high, fill=SOFT) if high else "")
         + gradient(scale.colours, Box(begin, 0, BAR, THICK))
         + "".join(ticks)
     )
-    return PanelItem(begin + BAR + wide(scale.label(scale.domain[1])) / 2, drawn)
+    after = max(wide(scale.label(scale.domain[1])) / 2, 4 + wide(high) if high else 0)
+    return PanelItem(begin + BAR + after, drawn)
 
 
 def draw_legend(

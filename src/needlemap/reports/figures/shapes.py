@@ -70,9 +70,15 @@ def area(points: Iterable[Point], fill: str, **more: object) -> str:
 
 
 def mark(
-    x: float, y: float, size: float, shape: str, fill: str, stroke: str = INK, width: float = 0.5
-) -> str:
-    """A circle, square, diamond, triangle or cross about a point. size: half its width."""
+    x: float, y: float, size: float, shape: str, fill: str, stroke: str = INK, width: float = 0.5,
+    *, tip: str = "",
+) -> str:  # fmt: skip
+    """A circle, square, diamond, triangle or cross about a point. size: half its width. tip:
+    what a browser says of it."""
+    if tip:
+        return (
+            f"<g><title>{_escaped(tip)}</title>{mark(x, y, size, shape, fill, stroke, width)}</g>"
+        )
     if shape == "circle":
         place = f'cx="{number(x)}" cy="{number(y)}" r="{number(size)}"'
         return f'<circle {place} fill="{fill}" stroke="{stroke}" stroke-width="{number(width)}"/>'
@@ -92,13 +98,15 @@ SHAPES: dict[str, tuple[Point, ...]] = {
 def text(
     x: float, y: float, words: str, size: float = TEXT, *,
     anchor: str = "start", bold: bool = False, fill: str = INK, turned: float = 0,
+    **more_attributes: object,
 ) -> str:  # fmt: skip
     """A line of text, its baseline at y. anchor: start, middle or end. turned: degrees, about
-    its anchor."""
+    its anchor. more_attributes: further ones, with _ for -."""
     place = f'x="{number(x)}" y="{number(y)}" font-size="{number(size)}" fill="{fill}"'
     more = f' text-anchor="{anchor}"' if anchor != "start" else ""
     more += ' font-weight="bold"' if bold else ""
     more += f' transform="rotate({number(turned)} {number(x)} {number(y)})"' if turned else ""
+    more += _attributes(more_attributes)
     return f"<text {place}{more}>{_escaped(words)}</text>"
 
 
@@ -186,4 +194,6 @@ def _path(points: Iterable[Point]) -> str:
 
 
 def _attributes(more: dict[str, object]) -> str:
-    return "".join(f' {name.replace("_", "-")}="{value}"' for name, value in more.items())
+    return "".join(
+        f' {name.strip("_").replace("_", "-")}="{value}"' for name, value in more.items()
+    )

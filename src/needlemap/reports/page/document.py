@@ -13,21 +13,22 @@ from importlib.resources import files
 from typing import Any
 
 from needlemap.reports.colours import DARK_NOT_MEASURED, NOT_MEASURED, ON_DARK
+from needlemap.reports.labels import moment_label
 from needlemap.reports.page.written import written
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent
-SCRIPTS = (
-    "text",
-    "state",
-    "map",
-    "margins",
-    "sheet",
-    "overview",
-    "trial",
-    "pane",
-    "main",
-)  # as they run
-_PLACE = re.compile(r"\{\{(csp|title|style|script|data|written)\}\}")
+SCRIPTS = ("text", "state", "map", "tabs", "trial", "pane", "main")  # as they run
+# What the script reads of a run and of a difference: all else is written already.
+_READ = {
+    "run": (
+        "name", "group", "path", "imported", "lengths", "depths", "ragged", "depthless", "cells",
+        "chart", "facts", "says", "words", "sharing", "replay",
+    ),
+    "difference": ("a", "b", "name", "cells", "chart", "facts", "says", "words"),
+    "sheet": ("key", "name", "says", "sign"),
+    "cells": ("length", "depth", "share"),
+}  # fmt: skip
+_PLACE = re.compile(r"\{\{(csp|title|style|script|data|written|footer)\}\}")
 
 
 def page_html(summary: Mapping[str, Any], trials: Sequence[bytes]) -> str:
@@ -37,7 +38,7 @@ def page_html(summary: Mapping[str, Any], trials: Sequence[bytes]) -> str:
         "\n".join(_read(f"{name}.js") for name in SCRIPTS),
     )
     blobs = [
-        ("summary", packed(summary)),
+        ("summary", packed(for_script(summary))),
         *((f"trials-{at}", data) for at, data in enumerate(trials)),
     ]
     parts = {
@@ -47,8 +48,65 @@ def page_html(summary: Mapping[str, Any], trials: Sequence[bytes]) -> str:
         "script": script,
         "data": "\n".join(_blob(name, data) for name, data in blobs),
         "written": written(summary),
+        "footer": escape(footer_of(summary)),
     }
     return _PLACE.sub(lambda place: parts[place[1]], _read("page.html"))
+
+
+def for_script(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """What moving between views, cells and trials needs of a summary."""
+    views = [
+        {"of": [kind, at], **dict(zip(("title", "about"), head_of(summary, kind, at), strict=True))}
+        for kind, at in summary["views"]
+    ]
+    return {
+        **{name: summary[name] for name in ("palettes", "palette", "changes")},
+        "views": views,
+        "sheets": [_read_of("sheet", each) for each in summary["sheets"]],
+        "runs": [_read_of("run", each) for each in summary["runs"]],
+        "differences": [
+            {} if each["refused"] else _read_of("difference", each)
+            for each in summary["differences"]
+        ],
+    }
+
+
+def _read_of(kind: str, whole: Mapping[str, Any]) -> dict[str, Any]:
+    part = {name: whole[name] for name in _READ[kind]}
+    if "cells" in part:
+        part["cells"] = {name: whole["cells"][name] for name in _READ["cells"]}
+    return part
+
+
+def head_of(summary: Mapping[str, Any], kind: str, at: int) -> tuple[str, list[str]]:
+    """The title of a view, and what was asked and how: of several runs what they have in common,
+    or all of it where that is little."""
+    runs, given = summary["runs"], summary["title"]
+    if kind == "sheet":
+        own, about, whose = summary["sheets"][at]["title"], runs, []
+    elif kind == "difference":
+        found = summary["differences"][at]
+        about = [runs[found["a"]], runs[found["b"]]]
+        own = f"{about[1]['name']} against {about[0]['name']}"
+        whose = [f"A {about[0]['name']}", f"B {about[1]['name']}", "paired trials"]
+    else:
+        about = [runs[at]]
+        own, given = runs[at]["name"], given or runs[at]["title"]
+        whose = [] if runs[at]["model"] == own and not given else [runs[at]["model"]]
+    named = [own] if given and kind != "run" else []
+    how = (_in_common(about, key) for key in ("task", "scorer", "tokenizer"))
+    return given or own, [*named, *whose, *filter(None, how)]
+
+
+def _in_common(runs: Sequence[Mapping[str, Any]], key: str) -> str:
+    values = list(dict.fromkeys(str(run[key]) for run in runs))
+    return "" if len(values) > 3 else f"{key} {', '.join(values)}"
+
+
+def footer_of(summary: Mapping[str, Any]) -> str:
+    """What made the page, and when."""
+    made = f"needlemap {summary['version']} · made {moment_label(summary['made'])}"
+    return f"{made} · nothing on this page came from or goes to a network"
 
 
 def packed(value: Mapping[str, Any]) -> bytes:

@@ -4,8 +4,7 @@
 const QUERY_WAIT_MS = 150; // after the last key of a search
 
 function listen() {
-  listenToMap(at("grid"));
-  for (const name of ["by-length", "by-depth"]) listenToMargin(at(name));
+  listenToMap(at("chart"));
   at("tabs").addEventListener("keydown", tabKey);
   at("views").addEventListener("change", (event) => chooseView(Number(event.target.value)));
   at("pane-close").addEventListener("click", closeCell);
@@ -16,9 +15,6 @@ function listen() {
   at("query").addEventListener("input", later(searched));
   document.addEventListener("keydown", pageKey);
   document.addEventListener("scroll", hideTip, { passive: true });
-  new ResizeObserver(fitMap).observe(at("grid"));
-  new ResizeObserver(fitSheet).observe(at("sheet"));
-  listenToSheet(at("sheet"));
   at("view").addEventListener("click", followed);
   listenToPrint();
 }
@@ -44,20 +40,6 @@ function listenToMap(grid) {
     }),
   );
   grid.addEventListener("keydown", withCell(mapKey));
-}
-
-function listenToMargin(margin) {
-  margin.addEventListener("pointerover", (event) => {
-    if (event.target.facts) showTip(event.target, ...event.target.facts);
-  });
-  margin.addEventListener("pointerleave", hideTip);
-}
-
-// Rows of a sheet's table light their curves; its chart tells of all curves at a length.
-function listenToSheet(sheet) {
-  const light = (event) => lightCurve(event.target.closest?.("tr")?.querySelector("[data-line]")?.dataset.line);
-  for (const type of ["pointerover", "focusin", "pointerleave"]) sheet.addEventListener(type, light);
-  listenToMargin(sheet);
 }
 
 // A name in a table leads to its view.
@@ -138,7 +120,7 @@ function choose(choice) {
 // On a narrow screen the pane is below the map: bring it in sight.
 function reveal() {
   const pane = at("pane");
-  if (pane.getBoundingClientRect().top < window.innerHeight * 0.85) return;
+  if (pane.getBoundingClientRect().top < window.innerHeight * 0.5) return;
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   pane.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
 }
@@ -220,9 +202,9 @@ function fail(why) {
 
 function take(summary) {
   state.summary = summary;
-  state.views = viewsOf(summary);
+  state.views = summary.views.map((view) => viewOf(summary, view));
   state.runs = summary.runs.map((_, number) => runView(summary, number));
-  takeWritten(summary);
+  takeWritten();
   if (!(state.palette in summary.palettes)) state.palette = summary.palette;
   draw();
 }
@@ -234,32 +216,30 @@ function draw() {
     drawWritten(view);
     drawTabs(state.views, state.view, paletteStops(), chooseView);
     at("bench").hidden = Boolean(view.sheet);
-    if (view.sheet) fitSheet();
-    else drawMap(view);
+    if (!view.sheet) drawMap(view);
   });
   document.documentElement.dataset.theme = state.theme;
   if (view.sheet) return;
-  fitMap();
   markActive();
   drawPane();
 }
 
-const PARTS = ["answer", "sheet", "verdict", "effective", "lines", "numbers"]; // places for what is written of a view
+const PARTS = ["answer", "sheet", "readings", "beside", "verdict", "effective", "lines", "numbers"]; // places for what is written of a view
 
 // Takes what is written for readers without scripts out of the page, to show of it what belongs to a view.
-function takeWritten(summary) {
+function takeWritten() {
   const box = at("written");
   box.remove();
   const parts = [...box.querySelectorAll("[data-part]")];
   state.written = Object.fromEntries(
     parts.map((part) => [`${part.closest("[data-of]").dataset.of} ${part.dataset.part}`, part]),
   );
-  for (const view of state.views) if (view.sheet) dressSheet(view.sheet, state.written[`${view.to} sheet`]);
+  for (const part of parts) {
+    for (const figure of part.querySelectorAll("[data-points]")) {
+      styled(figure, { "--points": figure.dataset.points });
+    }
+  }
   put(at("told"), state.written["all told"]);
-  put(
-    at("footer"),
-    `needlemap ${plain(summary.version)} · made ${moment(plain(summary.made))} · nothing on this page came from or goes to a network`,
-  );
 }
 
 function drawWritten(view) {
@@ -272,27 +252,14 @@ function drawWritten(view) {
 }
 
 function drawMap(view) {
-  drawGrid(at("grid"), view, paletteStops());
-  drawMargins(view);
-  drawOverview(view, paletteStops());
-  at("grid").classList.toggle("valued", state.values);
-  at("grid").setAttribute(
-    "aria-label",
-    plain(`Map of ${view.name}: prompt length across${view.depthless ? "" : ", depth of the needle down"}`),
-  );
-  put(at("below-name"), "prompt length, tokens");
-  put(at("left-name"), view.depthless ? null : el("span", {}, "depth of the needle"));
+  drawChart(view, paletteStops());
+  at("chart").classList.toggle("valued", state.values);
+  at("cramped-note").hidden = !state.values || Boolean(view.difference || at("chart").querySelector(".value"));
 }
 
 function drawHead(view) {
-  const { title } = state.summary;
-  put(at("title"), visible(title ?? view.run?.title ?? headOf(view)));
-  const named = title || view.run?.title ? [["", view.run ? "" : headOf(view)]] : [];
-  const words = [...named, ...subtitleOf(view)].filter(([, value]) => value);
-  put(
-    at("subtitle"),
-    words.flatMap(([word, value], at) => [at ? " · " : "", word, isolated(value)]),
-  );
+  put(at("title"), visible(view.title));
+  put(at("subtitle"), view.about.flatMap((words, at) => [at ? " · " : "", isolated(words)]));
   put(
     at("palette"),
     Object.keys(state.summary.palettes).map((name) =>
@@ -302,26 +269,6 @@ function drawHead(view) {
   at("palette").value = state.palette;
   at("values").checked = state.values;
   at("theme").value = state.theme;
-}
-
-function headOf(view) {
-  if (view.sheet) return view.sheet.title;
-  return view.difference ? `${view.names[1]} against ${view.names[0]}` : view.name;
-}
-
-// What was asked and how: of several runs, what they have in common or all of it.
-function subtitleOf(view) {
-  const runs = view.sheet ? state.summary.runs : view.runs.map((number) => state.summary.runs[number]);
-  const all = (key) => [...new Set(runs.map((run) => run[key]))];
-  const shown = (key) => (all(key).length > 3 ? "" : all(key).join(", "));
-  const whose = view.difference
-    ? [
-        ["A ", view.names[0]],
-        ["B ", view.names[1]],
-        ["", "paired trials"],
-      ]
-    : [["", view.run ? view.run.model : ""]];
-  return [...whose, ...["task", "scorer", "mode", "tokenizer"].map((key) => [`${key} `, shown(key)])];
 }
 
 // Another run or difference; the same cell stays open where it has one.
@@ -337,7 +284,7 @@ function chooseView(number) {
   state.cell = open === null || open < 0 ? null : open;
   hideTip();
   draw();
-  announce(plain(`${shownView().name}: ${tabWords(shownView())}`));
+  announce(plain(`${shownView().name}: ${shownView().words}`));
 }
 
 // The cell that the keyboard is on is the only one that Tab reaches.

@@ -19,17 +19,10 @@ function drawPane() {
 function closedPane() {
   put(
     at("cell"),
-    el("p", { class: "soft" }, "Choose a cell of the map to read what was asked and answered there.", sharing()),
+    el("p", { class: "soft" }, "Choose a cell of the map to read its prompts and answers. ", shownView().run?.sharing ?? ""),
     ...(lowest() ?? []),
   );
   showTrial(null);
-}
-
-// Why cells hold more trials than were asked, where they do.
-function sharing() {
-  const { run } = shownView();
-  const inCells = run ? run.cells.n.reduce((sum, n, at) => sum + n + run.cells.missing[at], 0) : 0;
-  return run && inCells > run.totals.trials ? " A prompt that several cells share stands in each of them." : "";
 }
 
 // Where to begin to read: the cells of least score or greatest loss.
@@ -54,11 +47,7 @@ function lowest() {
 }
 
 function lowestButton(view, cell) {
-  const { cells } = view;
-  const words = view.difference
-    ? `loss ${points(cells.loss[cell])} points, ${cells.lost[cell]} lost, ${cells.gained[cell]} gained, n=${cells.n[cell]}`
-    : `${percent(cells.score[cell])} % ${precision(cells.low[cell], cells.high[cell], cells.n[cell])}`;
-  const label = el("span", {}, el("b", {}, cellName(view, cell)), el("span", { class: "soft" }, words));
+  const label = el("span", {}, el("b", {}, cellName(view, cell)), el("span", { class: "soft" }, view.says(cell)));
   return button(label, () => openCell(cell), { class: "hit", "data-keep": `lowest ${cell}` });
 }
 
@@ -130,7 +119,7 @@ function chip(view, ref, chosen) {
     class: "chip",
     "aria-pressed": String(chosen),
     "data-keep": `trial ${whose}${repeat}`,
-    "aria-label": `${whose}repeat ${repeat}: ${score === null ? "not measured" : `${percent(score)} %`}`,
+    "aria-label": `${whose}repeat ${repeat}: ${textAt(trials, "says", ref.row)}`,
   });
   if (score === null) made.classList.add("unmeasured");
   else paintBox(made, colourAt(paletteStops(), score));
@@ -166,17 +155,8 @@ function showTrial(ref) {
 
 function trialSign({ number, row }) {
   const trials = state.trials[number];
-  const run = state.summary.runs[number];
-  const texts = ["answer", "why", "failure", "error", "sha", "at"].map((column) =>
-    textAt(trials, column, row),
-  );
-  return JSON.stringify([
-    shownView().key,
-    run.path,
-    cellPlace(state.runs[number], valueAt(trials, "cell", row)),
-    valueAt(trials, "repeat", row),
-    texts,
-  ]);
+  const place = cellPlace(state.runs[number], valueAt(trials, "cell", row));
+  return JSON.stringify([shownView().key, number, place, valueAt(trials, "repeat", row)]);
 }
 
 // Which trials are shown: all, wrong, right, not measured; and a search through all answers of the run.
@@ -289,8 +269,7 @@ function foundButton(ref) {
   const view = state.runs[number];
   const repeat = valueAt(trials, "repeat", row);
   const cell = valueAt(trials, "cell", row);
-  const score = valueAt(trials, "score", row);
-  const where = `${cellName(view, cell)}, repeat ${repeat}: ${score === null ? "not measured" : `${percent(score)} %`}`;
+  const where = `${cellName(view, cell)}, repeat ${repeat}: ${textAt(trials, "says", row)}`;
   return button("", () => openFound(ref), {
     class: "hit",
     "data-keep": `found ${number} ${row}`,

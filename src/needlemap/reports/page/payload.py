@@ -13,22 +13,36 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from shlex import quote
 from typing import Any
 
 from needlemap.errors import NeedlemapError
+from needlemap.grid import percent
 from needlemap.records.loaded import Loaded
-from needlemap.records.record import SKIPPED, Record, costs_of
+from needlemap.records.record import SKIPPED, THINKING_SPENT, Record, costs_of
 from needlemap.records.run_file import ImportedFile, RunFile, RunHaystack
 from needlemap.reports.comparison import comparison_report
 from needlemap.reports.labels import (
     NOT_ASKED,
-    Layout,
+    amount_label,
+    cached_label,
     depth_labels,
     depth_score_labels,
+    depth_words,
     effective_label,
+    interval_behind,
+    interval_label,
     length_labels,
+    loss_label,
+    missing_label,
+    n_label,
+    p_label,
     row_labels,
+    score_label,
+    tokens_label,
+    typeset,
 )
+from needlemap.reports.page.charts import difference_panel, draw_panel, run_panel, shares
 from needlemap.reports.page.trials import by_cell
 from needlemap.reports.pairing import Names, compare_loaded
 from needlemap.reports.renderers.json import to_json
@@ -41,26 +55,132 @@ from needlemap.secrets import hidden
 from needlemap.settings import ITEM, Settings
 from needlemap.stats import AskedPrompt, Cube
 from needlemap.stats.cell_score import CellScore
-from needlemap.stats.comparison import Comparison, FamilyComparison
+from needlemap.stats.comparison import CellChange, Comparison, FamilyComparison
 from needlemap.stats.effective import Effective, Rule, effective_length
+from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.means import Map, depth_scores
 
 
-def run_payload(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
+def run_payload(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
     """A run's axes, cells and curves, what it comes to in words and sums, its settings and
     versions."""
     lines = list(run_report(run, rules).sentences())
+    panel = run_panel(run.map)
+    cells = cell_columns(run.map, run.prompts)
     return {
         **_identity(run),
-        **_axes(run.map, layout),
-        "cells": cell_columns(run.map, layout, run.prompts),
+        **_axes(run.map),
+        "cells": {**cells, "share": shares(panel)},
+        "chart": draw_panel(panel),
+        "facts": fact_columns(_cell_facts(run.map, cells, at) for at in range(len(run.map.cells))),
+        "says": coded(_cell_says(run.map, cell) for cell in run.map.cells),
+        "words": _tab_words(run.map),
+        "sharing": _sharing(run),
+        "replay": f"needlemap replay {quote(run.path)}",
+        "answer": run_answer(run),
         "overall": _overall(run.map, lines),
         "lines": lines,
         **_curves(run, rules),
         "totals": totals(run),
         "failures": failures(run),
         "settings": setting_rows(run.about.settings),
-        "facts": fact_rows(run.about),
+        "versions": fact_rows(run.about),
+    }
+
+
+def run_answer(run: Loaded) -> str:
+    """What a map shows, in a sentence: the mean, and where it is lowest."""
+    map, mean = run.map, run.map.total
+    if seeks(run) or mean is None:
+        return "" if seeks(run) else "Nothing is scored yet"
+    n = f"{map.n:,} prompts"
+    if not map.counted:
+        n = f"{amount_label(map.n, 'mean')}, each over an unknown number of answers"
+    said = f"Mean score {score_label(mean.score)} %{interval_behind(mean)} of {n}"
+    lengths = {f"{tokens_label(at)} tokens": row for at, row in map.margins.items() if row}
+    rows = () if map.depthless else map.by_depth
+    names = depth_score_labels(rows, map.depths)
+    depths = {f"depth {name}": row.mean for name, row in zip(names, rows, strict=True) if row.mean}
+    lowest = [low for means in (lengths, depths) if (low := _lowest(means))]
+    return f"{said}; lowest at {' and at '.join(lowest)}" if lowest else said
+
+
+def _lowest(means: Mapping[str, ClusterMean]) -> str:
+    """The name of the lowest of several means, with its score; '' where all are alike."""
+    if len({score_label(mean.score) for mean in means.values()}) < 2:
+        return ""
+    name = min(means, key=lambda name: means[name].score)
+    return f"{name} ({score_label(means[name].score)} %)"
+
+
+def _sharing(run: Loaded) -> str:
+    """Why cells hold more trials than were asked, where they do."""
+    inside = sum(cell.n + cell.missing for cell in run.map.cells)
+    more = inside > sum(record.scored for record in run.records) + run.map.missing
+    return "A prompt that several cells share stands in each of them." if more else ""
+
+
+def _tab_words(map: Map) -> str:
+    """What a run's tab says: score, interval, n."""
+    if map.total is None:
+        return "not measured"
+    n = n_label(map.n, counted=map.counted)
+    return f"{score_label(map.total.score)} %{interval_behind(map.total)} {n}"
+
+
+Coded = list[list[Any]]
+
+
+def coded(values: Iterable[str | None]) -> Coded:
+    """Texts as pages set them, each once, and where each value is among them.
+
+    >>> coded(["a", None, "a"])
+    [['a'], [0, None, 0]]
+    """
+    places: dict[str, int] = {}
+    shown = (None if text is None else typeset(text) for text in values)
+    at = [None if text is None else places.setdefault(text, len(places)) for text in shown]
+    return [list(places), at]
+
+
+def fact_columns(rows: Iterable[Mapping[str, str | None]]) -> list[list[Any]]:
+    """What is known of each cell, a column a fact: its name, its texts, and which each cell
+    has."""
+    known = list(rows)
+    names = list(dict.fromkeys(name for row in known for name in row))
+    columns = ([name, *coded(row.get(name) for row in known)] for name in names)
+    return [column for column in columns if column[1]]
+
+
+def _cell_says(map: Map, cell: CellScore) -> str | None:
+    """A cell's score with what it rests on."""
+    if cell.score is None:
+        return None
+    n = n_label(cell.n, counted=map.counted)
+    return f"{score_label(cell.score)} %{interval_behind(cell) if map.counted else ''} {n}"
+
+
+def _cell_facts(map: Map, columns: Mapping[str, Any], at: int) -> dict[str, str | None]:
+    """What is known of a cell, most important first."""
+    cell = map.cells[at]
+    tokens, cached, planned = (columns[name][at] for name in ("tokens", "cached", "planned"))
+    failed = cell.missing > columns["unasked"][at]
+    empty = "not measured" if failed else "not sent"
+    interval = interval_label(cell.low, cell.high) if map.counted and cell.n else None
+    trials = amount_label(cell.n, "trial" if map.counted else "mean")
+    unsent = amount_label(cell.missing, "trial") if cell.missing and not failed else None
+    spent = f"{cell.thought} of {cell.n}, no answer" if cell.thought else None
+    return {
+        "score": empty if cell.score is None else f"{score_label(cell.score)} %",
+        "n": trials,
+        "95 % interval": interval,
+        "needle at": None if map.depthless else depth_words(cell.realised),
+        "meant for": None if map.depthless else depth_words(cell.depth),
+        "prompt": None if tokens is None else f"{round(tokens):,} tokens",
+        "cached": cached_label(cached, planned),
+        THINKING_SPENT: spent,
+        "missing": missing_label(cell.missing, cell.failures) if failed else None,
+        "not sent": unsent,
     }
 
 
@@ -78,15 +198,16 @@ def _identity(run: Loaded) -> dict[str, Any]:
     }
 
 
-def _axes(map: Map, layout: Layout) -> dict[str, Any]:
+def _axes(map: Map) -> dict[str, Any]:
     return {
         "lengths": [[length, label] for length, label in length_labels(map.lengths).items()],
-        "depths": [[share(depth), label] for depth, label in row_labels(map, map.depths).items()],
+        "depths": [
+            [share(depth), typeset(label), f"{percent(depth):.10g}"]
+            for depth, label in row_labels(map, map.depths).items()
+        ],
         "ragged": map.ragged,
         "depthless": map.depthless,
         "counted": map.counted,
-        "rows": layout.rows,
-        "depth_ticks": [[share(at), label] for at, label in layout.depth_ticks.items()],
     }
 
 
@@ -105,14 +226,12 @@ def _overall(map: Map, lines: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def cell_columns(map: Map, layout: Layout, prompts: Sequence[AskedPrompt]) -> dict[str, list[Any]]:
+def cell_columns(map: Map, prompts: Sequence[AskedPrompt]) -> dict[str, list[Any]]:
     """Columns of equal length, in the order of the map's cells: by length, then depth."""
     rank, found = {length: at for at, length in enumerate(map.lengths)}, by_cell(map, prompts)
     return {
         "length": [rank[cell.length_tokens] for cell in map.cells],
         "depth": [share(cell.depth) for cell in map.cells],
-        "top": [share(row["top"]) for row in layout.cells],
-        "bottom": [share(row["bottom"]) for row in layout.cells],
         **{name: [share(getattr(cell, name)) for cell in map.cells] for name in _OF_CELLS},
         "unasked": [_unasked(cell) for cell in map.cells],
         "failures": [dict(sorted(cell.failures.items())) for cell in map.cells],
@@ -174,19 +293,53 @@ def _by_depth(cube: Cube) -> Columns:
     }
 
 
-# What the script draws of a comparison: the rest stands in its sheet.
+# What the page says of a comparison at a glance: the rest stands in its sheet.
 DRAWN = ("lengths", "overall", "counted", "warnings", "pairs", "lost", "gained")
 
 
-def difference(first: Loaded, second: Loaded, layout: Layout) -> dict[str, Any]:
-    """The paired comparison, or the words that refuse it. layout: of the first run's map."""
+def difference(first: Loaded, second: Loaded) -> dict[str, Any]:
+    """The paired comparison, or the words that refuse it."""
     try:
         comparison, names = compare_loaded(first, second)
     except NeedlemapError as error:
         return {"refused": hidden(str(error))}
     assert comparison.only is not None
-    cells = _changes(comparison.only, first.map, layout)
-    return {**told_comparison(comparison, names, answers=True), "cells": cells}
+    panel = difference_panel(comparison.only, first.map)
+    cells = _changes(comparison.only, first.map)
+    return {
+        **told_comparison(comparison, names, answers=True),
+        "cells": {**cells, "share": shares(panel)},
+        "chart": draw_panel(panel),
+        "facts": fact_columns(
+            _change_facts(comparison.only, cell, first.map) for cell in comparison.only.cells
+        ),
+        "says": coded(map(_change_says, comparison.only.cells)),
+        "words": _pairs_words(comparison.only),
+    }
+
+
+def _change_says(cell: CellChange) -> str:
+    return (
+        f"loss {loss_label(cell.loss)} points, {cell.lost} lost, {cell.gained} gained, n={cell.n}"
+    )
+
+
+def _change_facts(found: FamilyComparison, cell: CellChange, map: Map) -> dict[str, str | None]:
+    """What is known of a changed cell."""
+    p = f"{p_label(cell.p)}, not corrected: exploration only" if found.counted else None
+    return {
+        "loss": f"{loss_label(cell.loss)} points",
+        "n": amount_label(cell.n, "pair"),
+        "changed": f"{cell.lost} lost, {cell.gained} gained",
+        "p": p,
+        "depth": None if map.depthless else depth_words(cell.depth),
+    }
+
+
+def _pairs_words(found: FamilyComparison) -> str:
+    """How many pairs, or means over an unknown number of answers."""
+    n = found.overall.n
+    return amount_label(n, "pair") if found.counted else f"{amount_label(n, 'mean')} in both"
 
 
 def told_comparison(
@@ -201,16 +354,12 @@ def told_comparison(
     return {"refused": None, "sheet": sheet, "json": drawn}
 
 
-def _changes(comparison: FamilyComparison, map: Map, layout: Layout) -> Columns:
+def _changes(comparison: FamilyComparison, map: Map) -> Columns:
     """Cells of the first run's map in which both runs have a pair."""
     rank, cells = {length: at for at, length in enumerate(map.lengths)}, comparison.cells
-    places = [(cell.length_tokens, cell.depth) for cell in map.cells]
-    bands = dict(zip(places, layout.cells, strict=True))
-    found = [bands[cell.length_tokens, cell.depth] for cell in cells]
     return {
         "length": [rank[cell.length_tokens] for cell in cells],
         "depth": [share(cell.depth) for cell in cells],
-        **{end: [share(band[end]) for band in found] for end in ("top", "bottom")},
         "loss": [share(cell.loss) for cell in cells],
         **{name: [getattr(cell, name) for cell in cells] for name in ("n", "lost", "gained")},
         "p": [share(cell.p) if comparison.counted else None for cell in cells],

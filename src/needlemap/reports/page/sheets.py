@@ -21,7 +21,6 @@ from needlemap.reports.labels import (
     interval_behind,
     n_label,
     score_label,
-    tokens_label,
     unique_names,
 )
 from needlemap.reports.page.payload import told_comparison
@@ -34,6 +33,7 @@ from needlemap.secrets import hidden
 from needlemap.stats.effective import effective_length, parse_rule
 
 Sheet = dict[str, Any]
+MOST_MODELS = 3  # named in a title
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,10 @@ class Subject:
     @property
     def model(self) -> str:
         """What answered; several names where families had several models."""
-        return ", ".join(dict.fromkeys(run.map.model for run in self.runs)) or "no model yet"
+        models = list(dict.fromkeys(run.map.model for run in self.runs))
+        if len(models) > MOST_MODELS:
+            return f"{len(models)} models"
+        return ", ".join(models) or "no model yet"
 
 
 def size_in(family: str) -> str:
@@ -248,7 +251,7 @@ def _several(cast: PageRuns, at: int, rules: tuple[str, ...]) -> Sheet:
     report = replace(report, title=title)
     views = {name: ["run", place] for name, place in cast.places(at).items()}
     name = kind if len(cast.subjects) == 1 else title
-    sheet = to_sheet(report, views, key=f"suite {families.path}", name=name, rule=rules[0])
-    if report.kind == "check":  # its ways differ by a few tokens, which labels need not tell
-        sheet["lengths"] = [[n, tokens_label(n)] for n, _ in sheet["lengths"]]
-    return sheet
+    if report.verdict:
+        # A family may be called as its kind is: two tabs said "storm".
+        name = "Verdict" if len(cast.subjects) == 1 else f"Verdict: {title}"
+    return to_sheet(report, views, key=f"suite {families.path}", name=name, rule=rules[0])

@@ -45,13 +45,12 @@ function valueAt(trials, column, row) {
   return trials.columns[column]?.[row] ?? null;
 }
 
-// The needles of a row: where each was meant and came to stand, and the text about it.
+// The needles of a row: where each stands, and the text about it.
 function needlesAt(trials, row) {
   const { needles, passages, strings } = trials.columns;
   const part = (passage, from, to) => (passage === null ? "" : passages[passage].slice(from, to));
-  return (needles?.[row] ?? []).map(([meant, realised, needle, passage, at, before, after]) => ({
-    meant,
-    realised,
+  return (needles?.[row] ?? []).map(([where, needle, passage, at, before, after]) => ({
+    where: strings[where],
     before: part(passage, at - before, at),
     needle: needle === null ? "" : strings[needle],
     after: part(passage, at, at + after),
@@ -155,25 +154,12 @@ function colourAt(steps, share) {
   return steps[Math.floor(share * (steps.length - 1) + 0.5)];
 }
 
-// Fills an element with a colour, and its text with what reads on it; null takes both away. dark: where the
-// page is dark, in a browser that can tell.
-function paintBox(box, colour, dark = colour) {
-  const [fill, ink] = colour ?? ["", ""];
-  styled(box, { "background-color": fill, color: ink });
-  if (!colour || dark === colour) return;
-  styled(box, { "background-color": `light-dark(${fill}, ${dark[0]})`, color: `light-dark(${ink}, ${dark[1]})` });
+// Fills a button with a colour, and its text with what reads on it.
+function paintBox(box, [fill, ink]) {
+  return styled(box, { "background-color": fill, color: ink });
 }
 
-// A bar of a palette's colours.
-function ramp(steps, dark = steps) {
-  const bar = (colours) => ({ "background-image": `linear-gradient(to right, ${colours.join(",")})` });
-  const few = steps.map(([fill], step) => [fill, dark[step][0]]).filter((_, step) => step % 20 === 0);
-  const both = few.map(([light, other]) => `light-dark(${light}, ${other})`);
-  return styled(styled(el("span", { class: "ramp" }), bar(few.map(([light]) => light))), bar(both));
-}
-
-// The smallest round number of points that holds all values; a scale both ways from zero.
-function symmetric(values) {
-  const most = Math.max(0, ...values.filter((value) => value !== null).map(Math.abs));
-  return [0.05, 0.1, 0.2, 0.5].find((round) => most <= round) ?? 1;
+// Of two colours, a fill and an ink each, what CSS takes where the page is light or dark.
+function onBoth(light, dark) {
+  return light.map((colour, which) => (colour === dark[which] ? colour : `light-dark(${colour}, ${dark[which]})`));
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,9 +21,7 @@ from needlemap.reports.colours import (
     palette_colours,
     steps,
 )
-from needlemap.reports.figures import Drawing
 from needlemap.reports.figures.figure import draw, figure_of
-from needlemap.reports.labels import make_layout
 from needlemap.reports.page.document import packed, page_html
 from needlemap.reports.page.payload import difference, run_payload
 from needlemap.reports.page.sheets import PageRuns, Subject, make_sheets, order_views
@@ -153,10 +150,9 @@ def summary(
     palette_colours(palette)
     cast = PageRuns.of(runs)
     families, names = cast.runs, cast.run_names()
-    layouts = [make_layout(run.map) for run in families]
     said = notes or [()] * len(families)
     differences = [
-        {"a": a, "b": b, "name": name, **difference(families[a], families[b], layouts[a])}
+        {"a": a, "b": b, "name": name, **difference(families[a], families[b])}
         for a, b, name in cast.pairs()
     ]
     sheets = make_sheets(cast, differences, rules)
@@ -175,12 +171,10 @@ def summary(
                 "name": name,
                 "group": group,
                 "notes": list(lines),
-                **run_payload(run, layout, rules),
+                **run_payload(run, rules),
                 **_beside(run),
             }
-            for name, group, lines, run, layout in zip(
-                names, cast.groups(), said, families, layouts, strict=True
-            )
+            for name, group, lines, run in zip(names, cast.groups(), said, families, strict=True)
         ],
         "differences": differences,
     }
@@ -194,10 +188,6 @@ def _beside(run: Loaded) -> dict[str, Any]:
     known = [(fact.head, fact.value) for fact in seek_report(run).facts if fact.head]
     name, value = known[0] if known else ("Effective length", "not known yet")
     return {
-        "beside": [{"line": "", "picture": _address(draw(figure_of([run], title="")))}],
+        "beside": draw(figure_of([run], title="")).inline("What was sought"),
         "sought": {"name": name, "value": value},
     }
-
-
-def _address(drawn: Drawing) -> str:
-    return f"data:image/svg+xml;base64,{b64encode(drawn.svg.encode()).decode()}"

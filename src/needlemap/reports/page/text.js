@@ -8,9 +8,14 @@ function el(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-// The same for SVG.
-function svg(tag, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, tag), attributes, children);
+// A picture that Python drew: its texts were escaped there, and nothing in it can run.
+function drawn(text) {
+  return document.importNode(new DOMParser().parseFromString(text, "image/svg+xml").documentElement, true);
+}
+
+// An SVG element without children.
+function svg(tag, attributes) {
+  return filled(document.createElementNS(SVG, tag), attributes, []);
 }
 
 function filled(element, attributes, children) {
@@ -145,132 +150,18 @@ function cutNote(cut) {
     : null;
 }
 
-// Numbers as words, the same everywhere: scores in percent, units always named.
+// Counts of what is listed. All other numbers come as words, made in Python.
 
-const NONE = "–";
-
-// A share in percent, rounded as every report rounds it: twin of `in_percent` in labels.py.
-function inPercent(share, digits = 1) {
-  const parts = Math.floor(Math.abs(Number(share.toFixed(6))) * 10 ** (digits + 2) + 0.5 + 1e-6);
-  return (Math.sign(share) * parts) / 10 ** digits;
-}
-
-// 0.925 as '92.5'.
-function percent(share) {
-  return share === null || share === undefined ? NONE : inPercent(share).toFixed(1);
-}
-
-// The same without decimals, for small cells: only a perfect score is 100.
-function wholePercent(share) {
-  return String(share >= 1 ? 100 : Math.min(inPercent(share, 0), 99));
-}
-
-// A loss of a share, in points; positive is worse: '7.3'.
-function points(share, digits = 1) {
-  const value = inPercent(share, digits);
-  return `${value < 0 ? "\u2212" : ""}${Math.abs(value).toFixed(digits)}`;
-}
-
-// The same without decimals, for scales and small cells.
-function wholePoints(share) {
-  return points(share, 0);
-}
-
-// '1.2 to 11.0'.
-function pointsInterval(low, high) {
-  return `${points(low)} to ${points(high)}`;
-}
-
-// '[83.1, 97.0]'.
-function interval(low, high) {
-  return low === null || low === undefined ? NONE : `[${percent(low)}, ${percent(high)}]`;
-}
-
-// A whole number with separators.
 function count(number) {
-  return Math.round(number).toLocaleString("en-US");
-}
-
-// A large number in short: 23543124 as '23.5M'.
-function compact(number) {
-  if (number < 10_000) return count(number);
-  const [size, unit] = number < 1_000_000 ? [1_000, "k"] : number < 1e9 ? [1_000_000, "M"] : [1e9, "G"];
-  return `${Number((number / size).toPrecision(3))}${unit}`;
+  return number.toLocaleString("en-US");
 }
 
 function counted(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-// '[83.1, 97.0] n=20'; a mean of an unknown number of answers has neither.
-function precision(low, high, number) {
-  return low === null ? counted(number, "mean") : `${interval(low, high)} n=${count(number)}`;
-}
-
-// How many trials a score rests on, or means.
-function restsOn(run, number) {
-  return counted(number, run.counted ? "trial" : "mean");
-}
-
-function overallNote(overall) {
-  if (!overall.n) return null;
-  if (overall.low === null) return `${counted(overall.n, "mean")}\nover an unknown number of answers`;
-  const haystacks = overall.clusters ? `, ${counted(overall.clusters, "haystack")}` : "";
-  const withheld = overall.withheld ? `\n${count(overall.withheld)} refused or filtered` : "";
-  return `${interval(overall.low, overall.high)}\nn=${count(overall.n)}${haystacks}${withheld}`;
-}
-
 function maybe(value, word) {
   return value === null || value === undefined ? null : word(value);
-}
-
-// A share of a text as a depth: '49.8 %'.
-function depthWords(share) {
-  return `${Number((100 * share).toFixed(2))} %`;
-}
-
-function dollars(usd) {
-  if (usd === 0) return "$0";
-  if (usd < 0.01) return `$${Number(usd.toPrecision(2))}`;
-  const digits = usd < 1 ? 3 : 2;
-  return `$${usd.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
-}
-
-function seconds(value) {
-  if (value < 10) return `${Number(value.toPrecision(2))} s`;
-  if (value < 120) return `${Math.round(value)} s`;
-  return value < 7200 ? `${Math.round(value / 60)} min` : `${(value / 3600).toFixed(1)} h`;
-}
-
-// '2026-11-20T12:00:00Z' as '2026-11-20 12:00:00 UTC'.
-function moment(text) {
-  const found = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d(?::\d\d)?)[\d.]*(?:Z|\+00:00)$/.exec(text);
-  return found ? `${found[1]} ${found[2]} UTC` : text;
-}
-
-// p-values with as many digits as they are worth.
-function probability(p) {
-  return p < 0.001 ? "<0.001" : String(Number(p.toFixed(3)));
-}
-
-// A word for a POSIX shell.
-function quoted(word) {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
-}
-
-// What is missing in a cell, by kind: '3 (1 timed out, 2 not sent)'.
-function missingWords(missing, failures) {
-  const kinds = Object.entries(failures ?? {}).map(([kind, number]) => `${number} ${kind}`);
-  const known = Object.values(failures ?? {}).reduce((sum, number) => sum + number, 0);
-  if (missing > known) kinds.push(`${missing - known} not sent`);
-  return kinds.length ? `${missing} (${kinds.join(", ")})` : String(missing);
-}
-
-// 'cached 320 of 640 planned', as far as either is known.
-function cacheWords(cached, planned) {
-  if (cached === null && planned === null) return null;
-  const seen = cached === null ? "not known" : `${count(cached)} tokens`;
-  return planned === null ? seen : `${seen}; planned ${count(planned)}`;
 }
 
 // Pairs of a word and a value as a list.

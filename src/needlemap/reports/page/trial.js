@@ -41,18 +41,7 @@ function none(words) {
 }
 
 function trialTitle(trials, row) {
-  const score = valueAt(trials, "score", row);
-  const words = `Repeat ${valueAt(trials, "repeat", row)}`;
-  if (score === null) return `${words}: not measured`;
-  return `${words}: ${percent(score)} %${nativeWords(trials, row)}`;
-}
-
-// The score on its scorer's own scale, where that is another one.
-function nativeWords(trials, row) {
-  const native = valueAt(trials, "native", row);
-  const [low, high] = trials.columns.scale ?? [0, 1];
-  if (native === null || (low === 0 && high === 1)) return "";
-  return ` (${Number(native.toFixed(2))} on a scale of ${low} to ${high})`;
+  return `Repeat ${valueAt(trials, "repeat", row)}: ${textAt(trials, "says", row)}`;
 }
 
 // How it ended where that is more than a score: refused, cut off.
@@ -66,9 +55,7 @@ function outcomeNode(trials, row) {
 function thinkingBlock(trials, row) {
   const text = textAt(trials, "thinking", row);
   if (!text) return null;
-  const size =
-    maybe(valueAt(trials, "thought", row), (tokens) => counted(tokens, "token")) ??
-    counted(text.length, "character");
+  const size = textAt(trials, "thought", row) ?? counted(text.length, "character");
   return el(
     "details",
     { class: "block", "data-keep": "thinking" },
@@ -96,7 +83,7 @@ function wordList(words) {
 }
 
 function needleBlock(needle, number) {
-  const where = `Needle${number} at ${depthWords(needle.realised)} (meant for ${depthWords(needle.meant)})`;
+  const where = `Needle${number} at ${needle.where}`;
   if (!needle.needle && !needle.before && !needle.after)
     return block(where, none("The text around it is not in this file."));
   return block(
@@ -112,23 +99,8 @@ function needleBlock(needle, number) {
 }
 
 function trialFacts(trials, row) {
-  const value = (column, word) => maybe(valueAt(trials, column, row), word);
-  return [
-    ["finish reason", textAt(trials, "finish", row)],
-    ["latency", value("latency", seconds)],
-    ["prompt", value("tokens", (tokens) => `${count(tokens)} tokens`)],
-    ["cached", cacheWords(valueAt(trials, "cached", row), valueAt(trials, "planned", row))],
-    ["answer", value("completion", (tokens) => counted(tokens, "token"))],
-    ["thinking", value("thought", (tokens) => counted(tokens, "token"))],
-    ["mean log-probability", value("nats", (nats) => nats.toFixed(4))],
-    ["cost", value("usd", dollars)],
-    ["attempts", value("attempts", String)],
-    ["answered by", textAt(trials, "by", row)],
-    ["finished", maybe(textAt(trials, "at", row), moment)],
-    ["prompt sha256", textAt(trials, "sha", row)],
-    ["off the length by", value("off_by", (tokens) => (tokens ? counted(tokens, "token") : null))],
-    ["already in the haystack", textsAt(trials, "collisions", row).join(", ") || null],
-  ].filter(([, known]) => known !== null && known !== "");
+  const { facts, strings } = trials.columns;
+  return facts.map(([word, places]) => [word, strings[places[row]]]).filter(([, text]) => text !== undefined);
 }
 
 function replayBlock(trials, row, run) {
@@ -142,8 +114,8 @@ function replayBlock(trials, row, run) {
 
 function replayCommand(run, cell, repeat) {
   const [length] = run.lengths[run.cells.length[cell]];
-  const depth = Number((100 * run.cells.depth[cell]).toFixed(6));
-  return `needlemap replay ${quoted(run.path)} --length ${length} --depth ${depth} --repeat ${repeat}`;
+  const [, , depth] = run.depths.find(([share]) => share === run.cells.depth[cell]);
+  return `${run.replay} --length ${length} --depth ${depth} --repeat ${repeat}`;
 }
 
 // Copies, or where the browser forbids it selects the text for the reader to copy.

@@ -19,6 +19,16 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from needlemap.records.record import NeedleRecord, Record
+from needlemap.reports.labels import (
+    amount_label,
+    cached_label,
+    depth_words,
+    moment_label,
+    score_label,
+    seconds_label,
+    typeset,
+    usd_label,
+)
 from needlemap.reports.renderers.page import share
 from needlemap.stats import AskedPrompt
 from needlemap.stats.means import Map
@@ -218,9 +228,10 @@ def trial_columns(
     text = Strings()
     columns = {
         "cell": [at for at, _ in rows],
-        "scale": list(scorer.scale) if scorer else [0.0, 1.0],
+        "says": _says(every, scorer.scale if scorer else (0.0, 1.0), text),
         **{name: _column(every, of, text, detail) for name, of in _SHOWN.items()},
         **_needles(every, text, detail),
+        "facts": [[name, _column(every, of, text, detail)] for name, of in _FACTS.items()],
     }
     return {"strings": text.table, **columns}
 
@@ -249,6 +260,13 @@ def _prompt(name: str, shown: Callable[[Any, Strings, Detail], Any], absent: Any
     return lambda record: getattr(record.prompt, name, absent), shown
 
 
+def _fact(name: str, label: Callable[[Any], str]) -> Shown:
+    """A record's own field in words, if it is known."""
+    return attrgetter(name), lambda value, text, _: text(
+        None if value is None or value == "" else label(value)
+    )
+
+
 def _itself(value: Any, *_: object) -> Any:
     return value
 
@@ -263,12 +281,11 @@ Shown = tuple[
 _SHOWN: dict[str, Shown] = {
     "repeat": _as_in_tables("repeat"),
     "score": _as_in_tables("score"),
-    "native": _as_in_tables("native_score"),
     "question": _as_in_tables("question"),
     "reference": _as_in_tables("reference"),
     "keywords": (attrgetter("keywords"), lambda words, text, _: text.all(words)),
     "why": (_why, lambda why, text, _: text(why)),
-    **{name: _as_in_tables(name) for name in ("finish", "outcome", "failure", "error")},
+    **{name: _as_in_tables(name) for name in ("outcome", "failure", "error")},
     "answer": (
         attrgetter("answer"),
         lambda answer, text, detail: text(answer and answer[: detail.answer]),
@@ -281,28 +298,60 @@ _SHOWN: dict[str, Shown] = {
         attrgetter("thinking"),
         lambda said, text, detail: text(said and said[: detail.answer]),
     ),
-    "by": _as_in_tables("answered_by"),
-    "tokens": (attrgetter("sent_tokens"), _itself),
-    "cached": _as_in_tables("cached_tokens"),
-    "planned": _as_in_tables("planned_tokens"),
-    "completion": _as_in_tables("completion_tokens"),
-    "thought": _as_in_tables("thinking_tokens"),
-    "nats": (
-        lambda record: record.logprobs and record.logprobs.mean,
-        lambda nats, *_: share(nats, 4),
+    "thought": _fact("thinking_tokens", lambda tokens: amount_label(tokens, "token")),
+}
+# What was measured, in words: names on the page, in this order.
+_FACTS: dict[str, Shown] = {
+    "finish reason": _as_in_tables("finish"),
+    "latency": _fact("latency_s", seconds_label),
+    "prompt": _fact("sent_tokens", lambda tokens: amount_label(tokens, "token")),
+    "cached": (
+        attrgetter("cached_tokens", "shared_tokens"),
+        lambda both, text, _: text(cached_label(*both)),
     ),
-    "latency": (attrgetter("latency_s"), lambda seconds, *_: share(seconds, 3)),
-    "usd": _as_in_tables("usd"),
-    "attempts": _as_in_tables("attempts"),
-    "at": (attrgetter("finished_at"), lambda time, text, _: text(time.partition(".")[0] or None)),
-    "sha": _prompt("sha256", lambda sha, text, _: text(sha and sha[:SHA])),
-    "collisions": _prompt("collisions", lambda found, text, _: text.all(found), ()),
-    "off_by": _prompt("off_by", _itself, 0),
+    "answer": _fact("completion_tokens", lambda tokens: amount_label(tokens, "token")),
+    "thinking": _fact("thinking_tokens", lambda tokens: amount_label(tokens, "token")),
+    "mean log-probability": (
+        lambda record: record.logprobs and record.logprobs.mean,
+        lambda nats, text, _: text(None if nats is None else typeset(f"{nats:.4f}")),
+    ),
+    "cost": _fact("usd", usd_label),
+    "attempts": _fact("attempts", str),
+    "answered by": _as_in_tables("answered_by"),
+    "finished": _fact("finished_at", moment_label),
+    "prompt sha256": _prompt("sha256", lambda sha, text, _: text(sha and sha[:SHA])),
+    "off the length by": _prompt(
+        "off_by", lambda off, text, _: text(amount_label(off, "token") if off else None), 0
+    ),
+    "already in the haystack": _prompt(
+        "collisions", lambda found, text, _: text(", ".join(found) or None), ()
+    ),
 }
 
 
+def _says(records: Sequence[Record], scale: tuple[float, float], text: Strings) -> list[int | None]:
+    """Each trial's score in words: in percent, and on its scorer's own scale where that is
+    another one."""
+    low, high = scale
+    own = (low, high) != (0.0, 1.0)
+    native = _COLUMNS["native_score"].value
+    found: dict[tuple[Any, Any], int | None] = {}
+    for record in records:
+        key = (record.score, native(record) if own else None)
+        if key not in found:
+            found[key] = text(_score_words(*key, low, high))
+    return [found[record.score, native(record) if own else None] for record in records]
+
+
+def _score_words(score: float | None, native: Any, low: float, high: float) -> str:
+    if score is None:
+        return "not measured"
+    own = "" if native is None else f" ({round(native, 2):g} on a scale of {low:g} to {high:g})"
+    return f"{score_label(score)} %{own}"
+
+
 def _needles(records: Sequence[Record], text: Strings, detail: Detail) -> dict[str, list[Any]]:
-    """Passages, and per trial its needles: meant, realised, text, and what is around it in a
+    """Passages, and per trial its needles: where, text, and what is around it in a
     passage."""
     seen = [
         [_seen(needle, detail.around(record)) for needle in record.needles] for record in records
@@ -311,8 +360,7 @@ def _needles(records: Sequence[Record], text: Strings, detail: Detail) -> dict[s
     rows = [
         [
             [
-                share(needle.meant, 5),
-                share(needle.realised, 5),
+                text(f"{depth_words(needle.realised)} (meant for {depth_words(needle.meant)})"),
                 text(shown or None),
                 *views.get(window, _NOWHERE),
             ]

@@ -6,23 +6,36 @@ and charts; where they do not run, it is all there, one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from needlemap.reports.labels import interval_label, score_label
+from needlemap.reports.labels import (
+    SIGNS,
+    amount_label,
+    interval_label,
+    p_label,
+    score_label,
+    seconds_label,
+    usd_label,
+)
 from needlemap.reports.renderers.html import (
     fold,
     isolated,
     listed,
     prose,
+    said,
     soft,
     table,
+    verdict_sign,
     visible,
     wide,
 )
+from needlemap.text import short
 
 Data = Mapping[str, Any]
 EACH = "Each cell: score in percent (n)."
+ALL = "All that needlemap report says"
 
 
 def written(summary: Data) -> str:
@@ -45,35 +58,132 @@ def _part(name: str, content: str) -> str:
 
 
 def _sheet(sheet: Data) -> str:
-    """Curves and tables in the order that it wants, then words."""
+    """Advice, what is known at a glance, curves and tables in the order that it wants, words."""
     comparison = sheet["comparison"] or {"refused": None}
     compared, why = comparison.get("sheet"), comparison["refused"]
     first, *others = _tables(sheet)
-    chart = '<figure class="curves-figure"></figure>' if sheet["curves"] else ""
+    chart = f'<figure class="chart">{sheet["chart"]}</figure>' if sheet["chart"] else ""
     shown = [first, chart] if sheet["first"] == "table" else [chart, first]
-    squares = '<div class="pair"></div>' if sheet.get("squares") else ""
+    pictures = "".join(
+        f'<figure class="picture" data-points="{width:g}">{drawn}</figure>'
+        for width, drawn in sheet.get("pictures", ())
+    )
     lines = sheet["lines"] or ([f"Not compared: {why}"] if why else [])
     verdict = f'<section class="verdict">{_verdict(compared)}</section>' if compared else ""
-    said = "".join([*shown, squares, *others, listed(lines), verdict])
-    parts = f'<dl class="readings"></dl><div class="sheet-parts">{said}</div>'
-    answer = _answer(compared or sheet)
+    pair = f'<div class="pair">{"".join([*shown, pictures])}</div>'
+    content = "".join([pair, *others, listed(lines), verdict])
+    glance = _change_readings(comparison["json"]) if compared else sheet["readings"]
+    answered = compared or sheet
+    told = [row for row in glance if not _stands_in(row[1], answered["answer"])]
+    parts = f'{_readings(told)}<div class="sheet-parts">{content}</div>'
+    answer = _answer(answered, sheet["advice"])
     return f"<h2>{visible(sheet['title'])}</h2>\n{answer}{_part('sheet', parts)}"
 
 
+def _stands_in(value: str, answer: str) -> bool:
+    """Whether a number was said already: each stands once."""
+    return bool(value) and re.search(rf"(?<![\w.]){re.escape(value)}(?![\w%])", answer) is not None
+
+
+def _readings(rows: Iterable[Sequence[str]]) -> str:
+    """What is known at a glance: a word, a value, a note, a kind; nothing without a row."""
+    shown = "".join(
+        f'<div class="reading-of {kind}"><dt>{visible(word)}</dt><dd><b>{said(value)}</b>'
+        f"{_note(note)}</dd></div>"
+        for word, value, note, kind in rows
+    )
+    return f'<dl class="readings">{shown}</dl>' if shown else ""
+
+
+def _note(note: str) -> str:
+    return "".join(f'<span class="soft">{said(line)}</span>' for line in note.splitlines())
+
+
+def _change_readings(found: Data) -> Iterator[Sequence[str]]:
+    """Two runs compared at a glance."""
+    every = found["overall"]
+    noun = "pair" if found["counted"] else "mean"
+    note = f"%, A to B\n{amount_label(found['pairs'], noun)}"
+    if found["counted"]:
+        note += f", {amount_label(every['haystacks'], 'haystack')}"
+    scores = " → ".join(score_label(every[name] / 100) for name in ("score_a", "score_b"))
+    yield "Scores", scores, note, "main"
+    if found["warnings"]:
+        yield "Warning", "", " ".join(found["warnings"]).removeprefix("warning: "), "warned"
+    if found["counted"]:
+        note = f"{found['gained']:,} gained; p {p_label(every['p'])}"
+        yield "Changed", f"{found['lost']:,} lost", note, ""
+
+
+def _run_readings(run: Data) -> Iterator[Sequence[str]]:
+    """A run at a glance. Its mean stands in its answer."""
+    totals = run["totals"]
+    if "sought" in run:
+        yield run["sought"]["name"], run["sought"]["value"], "", "main"
+    noun = "trial" if run["counted"] else "mean"
+    failed, sent = totals["missing"] - totals["unasked"], totals["trials"] - totals["unasked"]
+    if totals["unasked"]:
+        note = f"of {amount_label(totals['trials'], noun)}"
+        yield "Not sent", f"{totals['unasked']:,}", note, ""
+    note = f"of {amount_label(sent, noun)}{' sent' if totals['unasked'] else ''}"
+    yield "Not measured", f"{failed:,}", note, "warn" if failed else ""
+    if withheld := run["overall"].get("withheld"):
+        yield "Refused or filtered", f"{withheld:,}", "count as 0", ""
+    if tokens := totals["prompt_tokens"]:
+        shares = (("cached_tokens", "cached"), ("planned_tokens", "planned"))
+        known = [
+            f"{100 * totals[key] / tokens:.0f} % {word}"
+            for key, word in shares
+            if totals[key] is not None
+        ]
+        yield "Prompt tokens", short(tokens), ", ".join(known), ""
+    if totals["usd"] is not None:
+        judge = totals["judge_usd"]
+        note = f"and {usd_label(judge)} for the judge" if judge is not None else ""
+        yield "Cost", usd_label(totals["usd"]), note, ""
+    if totals["seconds"] is not None:
+        yield "Sum of latencies", seconds_label(totals["seconds"]), "", ""
+
+
 def _difference(difference: Data) -> str:
+    """Two runs compared; of refused ones nothing is shown here."""
     sheet = difference["sheet"]
     title = f"<h2>{visible(difference['name'])}</h2>"
-    return f"{title}\n{_answer(sheet)}{_part('verdict', _verdict(sheet))}"
+    answer = _answer(sheet, sheet["advice"])
+    glance = _part("readings", _readings(_change_readings(difference["json"])))
+    return f"{title}\n{answer}{glance}{_part('verdict', _verdict(sheet))}"
 
 
-def _answer(sheet: Data) -> str:
-    """What it comes to, in a sentence, with why."""
-    said = sheet["answer"]
-    end = min((at for stop in ("; ", ". ") if (at := said.find(stop)) >= 0), default=None)
-    head, why = (said, "") if end is None else (said[: end + 1], said[end + 1 :])
-    stop = "." if said and said[-1] not in ".!?" else ""
-    shown = f'<p class="answer"><b>{visible(head)}</b>{visible(why)}{stop}</p>'
-    return _part("answer", shown) if said else ""
+def _answer(sheet: Data, advice: Sequence[str] = ()) -> str:
+    """What it comes to, in a sentence, with why; then what to do."""
+    if "verdict" in sheet:
+        word, claim, rests, todo = sheet["verdict"]
+        why = f'<p class="why">{said(_sentence(_begun(rests)))}</p>' if rests else ""
+        shown = f'<p class="answer">{verdict_sign(word)} <b>{said(_sentence(claim))}</b></p>{why}'
+        known = [*([f"Next: {todo}"] if todo else []), *advice]
+        return _part("answer", shown + "".join(map(_advised, known)))
+    head, _, why = sheet["answer"].partition("; ")
+    if not head:
+        return ""
+    rest = f'<p class="why">{said(_sentence(_begun(why)))}</p>' if why else ""
+    shown = f'<p class="answer"><b>{said(_sentence(head))}</b></p>{rest}'
+    return _part("answer", shown + "".join(map(_advised, advice)))
+
+
+def _begun(text: str) -> str:
+    """With a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
+def _sentence(text: str) -> str:
+    """With a full stop."""
+    return text if text[-1:] in ".!?" else f"{text}."
+
+
+def _advised(text: str) -> str:
+    """What something looks like and what to try, a line each."""
+    lines = "<br>".join(said(line.strip()) for line in text.splitlines())
+    return f'<p class="advice">{lines}</p>'
 
 
 def _verdict(sheet: Data) -> str:
@@ -116,24 +226,37 @@ def _sheet_table(made: Data) -> str:
     words = [kind for _, _, *kind in made["rows"][0]["cells"][1:]]
     rows = [[_row_name(row), *(_cell(*cell) for cell in row["cells"][1:])] for row in made["rows"]]
     left = [at for at, kind in enumerate(words, start=1) if kind]
-    return table(made["head"], rows, kind="numbers reflow", left=left)
+    return table(made["head"], rows, kind=f"numbers{_reflow(made)}", left=left)
+
+
+FITS = 46  # letters of a row that a phone has room for, with two more between columns
+
+
+def _reflow(made: Data) -> str:
+    """Whether a narrow screen sets the cells of a row one below the other: what fits stays a
+    table, down whose columns one can read."""
+    texts = [[row["cells"][0], *(cell[0] for cell in row["cells"][1:])] for row in made["rows"]]
+    columns = zip(made["head"], *texts, strict=True)
+    wide = sum(2 + max(map(len, column)) for column in columns)
+    return " reflow" if wide > FITS else ""
 
 
 def _row_name(row: Data) -> str:
-    """A name, which leads to what it is of, and lights its curve."""
+    """A name, which leads to what it is of."""
     name = isolated(row["cells"][0])
     if row["to"] is not None:
         kind, at = row["to"]
         name = f'<a class="link" href="#{kind}-{at}" data-to="{kind} {at}">{name}</a>'
-    line = "" if row["line"] is None else f' data-line="{row["line"]}"'
-    return f'<span class="row-name"{line}>{name}</span>'
+    return f'<span class="row-name">{name}</span>'
 
 
 def _cell(text: str, share: float | None, kind: str = "") -> str:
     """A score, which scripts set on its colour; other texts as they are."""
+    if text in SIGNS:
+        return f'<span class="words">{verdict_sign(text)}</span>'
     if share is not None:
-        return f'<span class="tint" data-share="{share}">{visible(text)}</span>'
-    return f'<span class="{kind}">{visible(text)}</span>' if kind and text else visible(text)
+        return f'<span class="tint" data-share="{share}">{said(text)}</span>'
+    return f'<span class="{kind}">{said(text)}</span>' if kind and text else said(text)
 
 
 def _run(run: Data) -> str:
@@ -142,14 +265,17 @@ def _run(run: Data) -> str:
         ["Rule", "Value [95 % interval]"], map(_effective, run["effective"]), kind="rules"
     )
     held = f"<h2>Effective length</h2>{wide('Effective length by rule', effective)}"
-    pictures = "".join(soft(each["line"]) for each in run.get("beside", ()))
+    beside = f'<figure class="chart">{run["beside"]}</figure>' if "beside" in run else ""
     lengths = fold(_margins_name(run), _margins(run), heading=True)
     return "\n".join(
         [
             f"<h2>{visible(run['name'])}</h2>",
             _part("effective", held if run["effective"] else ""),
-            _part("lines", f"<h2>In words</h2>{listed([*run['lines'], *run['notes']])}"),
-            f"{pictures}{soft(EACH)}{_map(run)}",
+            _answer(run),
+            _part("readings", _readings(_run_readings(run))),
+            _part("lines", listed(run["notes"]) + fold(ALL, listed(run["lines"]))),
+            _part("beside", beside),
+            f"{soft(EACH)}{_map(run)}",
             _part("numbers", lengths),
         ]
     )
@@ -159,20 +285,21 @@ def _effective(found: Data) -> list[str]:
     value, rule = found["value"], found["rule"]
     unit = "" if value.startswith("-") else " %" if rule.startswith("auc") else " tokens"
     name = f'<span class="rule">{visible(rule)}</span>'
-    return [f'{name}<span class="soft">{visible(found["says"])}</span>', f"<b>{value}</b>{unit}"]
+    return [f'{name}<span class="soft">{said(found["says"])}</span>', f"<b>{said(value)}</b>{unit}"]
 
 
 def _map(run: Data) -> str:
     """Lengths across, depths down; a row for each cell, where every length has depths of its
     own."""
-    depths, lengths = dict(run["depths"]), [label for _, label in run["lengths"]]
+    depths = {depth: label for depth, label, _ in run["depths"]}
+    lengths = [label for _, label in run["lengths"]]
     cells = {(length, depth): text for length, depth, text in _cells(run["cells"])}
     if run["ragged"]:
         rows = [[lengths[length], depths[depth], text] for (length, depth), text in cells.items()]
         return table(["Length", "Depth", "Score (n)"], rows, kind="numbers")
     rows = [
         [label, *(cells.get((at, depth), "") for at in range(len(lengths)))]
-        for depth, label in run["depths"]
+        for depth, label, _ in run["depths"]
     ]
     return table(["", *lengths], rows, kind="numbers")
 
@@ -219,7 +346,7 @@ def _notes(summary: Data) -> str:
         "What could not be measured": _failures(runs),
         "Tokens, cost and time": _totals(runs),
         "Settings": _values(runs, "settings", "Setting"),
-        "Versions and hashes": _values(runs, "facts", "What"),
+        "Versions and hashes": _values(runs, "versions", "What"),
     }
     return "\n".join(
         fold(name, wide(name, content), heading=True, is_open=failed and name.endswith("measured"))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from needlemap.reports.labels import SIGNS, typeset
 from needlemap.text.printing import is_unseen, printable
 
 _JOINERS = "\u200c\u200d"  # scripts and emoji need them
 _ROLE = ' role="{}"'
+# Of an address in our own sentences; what ends a sentence is no part of it.
+_ADDRESS = re.compile(r"(https?://[^\s<>\"']*[^\s<>\"'.,;:)])")
 LONG = 1500  # characters, from which a text scrolls
 
 
@@ -25,6 +29,31 @@ def _letter(letter: str) -> str:
     return escape(letter)
 
 
+def said(text: str) -> str:
+    """A text of ours as pages set it, its addresses as links."""
+    pieces = _ADDRESS.split(typeset(text))
+    return "".join(_link(piece) if at % 2 else visible(piece) for at, piece in enumerate(pieces))
+
+
+def _link(address: str) -> str:
+    return f'<a href="{escape(address)}" rel="noreferrer">{visible(address)}</a>'
+
+
+def verdict_sign(word: str) -> str:
+    """A word of a verdict with a sign, which tell it apart without and with colours."""
+    shape = f'<span class="shape" aria-hidden="true">{SIGNS[word]}</span>'
+    return f'<span class="word-of {word_class(word)}">{shape} {word}</span>'
+
+
+def word_class(word: str) -> str:
+    """The class of a verdict's word.
+
+    >>> word_class("NOT ENOUGH DATA")
+    'not-enough-data'
+    """
+    return word.lower().replace(" ", "-")
+
+
 def isolated(text: str) -> str:
     """A name or value in line with our own words: it cannot turn their direction."""
     return f"<bdi>{visible(text)}</bdi>"
@@ -32,7 +61,7 @@ def isolated(text: str) -> str:
 
 def soft(text: str) -> str:
     """A paragraph beside what matters; nothing without a text."""
-    return f'<p class="soft">{visible(text)}</p>' if text else ""
+    return f'<p class="soft">{said(text)}</p>' if text else ""
 
 
 def prose(text: str) -> str:
@@ -44,7 +73,7 @@ def prose(text: str) -> str:
 
 def listed(texts: Iterable[str]) -> str:
     """Sentences, one below the other; nothing without any."""
-    lines = "".join(f"<li>{visible(text.strip())}</li>" for text in texts)
+    lines = "".join(f"<li>{said(text.strip())}</li>" for text in texts)
     return f'<ul class="lines">{lines}</ul>' if lines else ""
 
 

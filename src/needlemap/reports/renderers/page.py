@@ -7,15 +7,17 @@ A sheet is texts and curves and knows nothing of how it is drawn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple
 from math import isfinite
 from typing import Any
 
-from needlemap.reports.labels import effective_label, length_labels
-from needlemap.reports.report import SCORE, SENTENCE, Column, Line, Report, Row, Squares, Table
+from needlemap.reports.labels import SIGNS
+from needlemap.reports.page.charts import draw_chart, draw_pictures
+from needlemap.reports.renderers.html import word_class
+from needlemap.reports.report import SCORE, SENTENCE, Column, Report, Row, Table
 from needlemap.secrets import hidden
 from needlemap.stats.effective import Effective, Mean
 from needlemap.stats.intervals import ClusterMean
+from needlemap.stats.verdicts import Verdict
 
 Columns = dict[str, list[Any]]
 Views = Mapping[str, Sequence[Any]]
@@ -36,29 +38,29 @@ def to_sheet(
     curves."""
     glance = [fact for fact in report.facts if fact.head]
     verdict, folded = report.verdict, [each for each in report.all_tables if each.folded]
-    at = {line.name: number for number, line in enumerate(report.chart)}
-    tables = [_table(each, views, at) for each in report.all_tables if _is_drawn(each)]
-    lengths = length_labels(sorted({n for line in report.chart for n in line.means}))
-    lines = report.sentences(without=folded)
+    headed = [table for table in report.tables if not table.folded]
+    tables = [_table(each, views) for each in report.all_tables if _is_drawn(each)]
+    lines = report.sentences(without=[*folded, *headed])
+    advice = [detail for table in headed for row in table.shown for detail in row.details]
     return {
         "key": key,
         "name": name,
         "title": report.title,
-        "says": hidden(verdict.word if verdict else report.brief),
+        "says": f"{SIGNS[verdict.word]} {verdict.word}" if verdict else hidden(report.brief),
+        "sign": f"word-of {word_class(verdict.word)}" if verdict else "",
         "answer": hidden(report.last or report.answer),
-        "rule": rule,
-        "lengths": [[length, label] for length, label in lengths.items()],
+        **({"verdict": _verdict(verdict)} if verdict else {}),
         "first": first,
         "readings": [
             [fact.head, hidden(str(fact.value)), hidden(fact.note), "" if number else "main"]
             for number, fact in enumerate(glance)
         ],
-        "axis": report.axis,
         "comparison": comparison,
-        "curves": [_curve(line, views.get(line.name, ())) for line in report.chart],
+        "chart": draw_chart(report, rule),
         "table": tables[0] if tables else {"head": [], "rows": []},
         **({"more": tables[1:]} if tables[1:] else {}),
-        **({"squares": list(map(_squares, report.squares))} if report.squares else {}),
+        **({"pictures": list(draw_pictures(report))} if report.squares else {}),
+        "advice": list(map(hidden, advice)),
         "lines": [hidden(line) for line in lines],
     }
 
@@ -68,30 +70,13 @@ def _is_drawn(table: Table) -> bool:
     return bool(table.shown and (table.heads or table.folded))
 
 
-def _squares(squares: Squares) -> dict[str, Any]:
-    """A picture of requests, row by row."""
-    return {
-        "title": squares.title,
-        "rows": [[hidden(name), [astuple(each) for each in row]] for name, row in squares.rows],
-        "key": [list(each) for each in squares.key],
-    }
+def _verdict(verdict: Verdict) -> list[str]:
+    """Its word, what it is said of, what that rests on, and what to do."""
+    rests = "; ".join(filter(None, (verdict.evidence, verdict.scope)))
+    return [verdict.word, *map(hidden, (verdict.claim, rests, verdict.next))]
 
 
-def _curve(line: Line, view: Sequence[Any]) -> dict[str, Any]:
-    """A line, and how far it holds: in words, and in tokens where that is a place on it."""
-    found = line.effective
-    return {
-        "name": line.name,
-        "run": view[1] if "run" in view else None,
-        "at": list(line.means),
-        **mean_columns(line.means.values()),
-        "holds": "-" if found is None else effective_label(found),
-        "tokens": None if found is None else tokens_of(found),
-        **({"main": True} if line.main else {}),
-    }
-
-
-def _table(table: Table, views: Views, lines: Mapping[str, int]) -> dict[str, Any]:
+def _table(table: Table, views: Views) -> dict[str, Any]:
     shown = table.heads
     rows = zip(table.shown, table.labels(shown), strict=True) if shown else ()
     details = [line for row in table.shown for line in row.details] if table.folded else []
@@ -103,7 +88,6 @@ def _table(table: Table, views: Views, lines: Mapping[str, int]) -> dict[str, An
         "rows": [
             {
                 "to": views.get(row.to),
-                "line": lines.get(row.to, lines.get(cells[0])),
                 "cells": _cells(shown, row, cells),
             }
             for row, cells in rows

@@ -402,9 +402,9 @@ def test_its_page_opens_with_the_verdict_and_leads_to_the_other_arm(ab, needlema
     families = families_of(needlemap.folder / "ab")
     read = read_families(families)
     (sheet,) = make_sheets(PageRuns.of([Subject(families, read)]), [], ("absolute:85",))
-    assert sheet["says"] == found["result"]["word"] == "SUSPECT"
+    assert sheet["says"] == f"! {found['result']['word']}" == "! SUSPECT"
     assert sheet["answer"] == found["result"]["line"]
-    assert [curve["name"] for curve in sheet["curves"]] == ["ref", "new"]
+    assert all(f">{name}</text>" in sheet["chart"] for name in ("ref", "new"))
     whole, cells, worst = (
         [[row["cells"][0], *(text for text, *_ in row["cells"][1:])] for row in table["rows"]]
         for table in (sheet["table"], *sheet["more"])

@@ -1,0 +1,92 @@
+"""What a page draws: the SVG that figures draw, without titles, in a size that suits a phone and
+a screen.
+
+A map's cells have numbers, by which the page's script finds them to open their trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from needlemap.reports.figures import EDGE, Drawing
+from needlemap.reports.figures.curves import draw_lines
+from needlemap.reports.figures.figure import FigureGrid, draw_grid_legend
+from needlemap.reports.figures.heat import DrawnCell, MapPanel
+from needlemap.reports.figures.panels import axes_of, change_panel, map_panel, scores
+from needlemap.reports.figures.squares import draw_squares
+from needlemap.reports.labels import in_percent
+from needlemap.reports.report import Report
+from needlemap.stats.comparison import FamilyComparison
+from needlemap.stats.effective import parse_rule
+from needlemap.stats.means import Map
+
+ACROSS = 330.0  # points of a map with its margins
+
+
+def run_panel(map: Map) -> MapPanel:
+    """Return the map of a run as a page draws it: cells by number, their scores in them."""
+    panel = map_panel(map, "", (), scores(None))
+    cells = (
+        replace(cell, tip="", number=at, words=value_label(cell.value))
+        for at, cell in enumerate(panel.cells)
+    )
+    return replace(panel, cells=tuple(cells))
+
+
+def value_label(value: float | None) -> str:
+    """Return a score in a cell, without decimals: only a perfect one is 100.
+
+    >>> value_label(99.6), value_label(100.0), value_label(None)
+    ('99', '100', '')
+    """
+    if value is None:
+        return ""
+    return "100" if value >= 100 else f"{min(in_percent(value / 100, 0), 99):.0f}"
+
+
+def difference_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
+    """Return what changed, in the cells of the first run's map that have a pair."""
+    panel, numbers = change_panel(comparison, map), dict[tuple[int, float], int]()
+    for at, change in enumerate(comparison.cells):
+        numbers[change.length_tokens, change.depth] = at
+    places = axes_of(map)[2]
+    cells = (
+        replace(cell, tip="", number=numbers.get(place))
+        for place, cell in zip(places, panel.cells, strict=True)
+    )
+    return replace(panel, title="", lines=(), cells=tuple(cells))
+
+
+def shares(panel: MapPanel) -> list[float | None]:
+    """Return where on the scale of colours each numbered cell lies, by number."""
+    found = {cell.number: _share(panel, cell) for cell in panel.cells if cell.number is not None}
+    return [found[number] for number in sorted(found)]
+
+
+def _share(panel: MapPanel, cell: DrawnCell) -> float | None:
+    return None if cell.value is None else round(panel.scale.share(cell.value), 6)
+
+
+def draw_panel(panel: MapPanel) -> str:
+    """Return a map with its margins and its legend as SVG."""
+    grid = FigureGrid.of([panel], 1, ACROSS - 2 * EDGE)
+    parts, bottom = grid.draw(EDGE, EDGE)
+    legend, height = draw_grid_legend(grid, bottom + 4, ACROSS)
+    return Drawing((*parts, *legend), ACROSS, bottom + 4 + height + EDGE).inline("")
+
+
+def draw_chart(report: Report, rule: str) -> str:
+    """Return a report's lines as SVG; '' without any."""
+    if not report.chart:
+        return ""
+    drawn = draw_lines(report.chart, report.axis, parse_rule(rule) if rule else None)
+    return drawn.inline(f"{report.axis}: {', '.join(line.name for line in report.chart)}")
+
+
+def draw_pictures(report: Report) -> Iterator[tuple[float, str]]:
+    """Yield a report's time lines as SVG, each with its width in points."""
+    for squares in report.squares:
+        drawn = draw_squares(squares)
+        said = (square.says for _, row in squares.rows for square in row)
+        yield drawn.width, drawn.inline(f"{squares.title}: {'; '.join(said)}")
