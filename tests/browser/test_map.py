@@ -81,7 +81,7 @@ def test_a_task_about_the_whole_text_has_no_depth_on_its_page(visit, depthless):
     assert re.match(r"1k tokens: score [\d.]+ %, n \d", label(page, 1))
     assert not re.search(r"needle|meant|50 %", label(page, 1))
     shown = page.locator("#page").inner_text()
-    assert "50 %" not in shown
+    assert "at 50 %" not in shown
     assert "depth of the needle" not in shown
     assert "by depth" not in shown
     assert "all depths" not in shown
