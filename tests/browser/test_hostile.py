@@ -158,7 +158,7 @@ def test_without_scripts_the_numbers_are_still_there(hostile, browser):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(hostile.as_uri())
-    assert re.search(r"75%\s+\d+\.\d \(\d\)", page.locator("#written").inner_text())
+    assert re.search(r"75 %\s+\d+\.\d \(\d\)", page.locator("#written").inner_text())
     context.close()
 
 

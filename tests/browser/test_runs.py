@@ -30,43 +30,23 @@ def test_several_runs_open_with_their_curves_and_each_has_score_interval_and_n(v
     assert [text.split("\n")[0] for text in page.locator(".tab-name").all_inner_texts()] == names
     assert chosen(page) == "Curves"
     for name in names[1:4]:
-        assert re.search(r"[\d.]+ \[[\d.]+, [\d.]+\] n=\d+", tab(page, name).inner_text())
+        assert re.search(r"[\d.]+ % \[[\d.]+, [\d.]+\] n=\d+", tab(page, name).inner_text())
         row = page.locator("#sheet tbody tr", has_text=name).inner_text()
         assert re.search(r"[\d.]+\s+\[[\d.]+, [\d.]+\] n=\d+", row)
-    assert page.locator("#sheet [data-curve]").count() == 3
-    assert page.locator(".end-name bdi").all_inner_texts() == names[1:4]
+    ends = page.locator("#sheet .chart text[font-weight=bold]")
+    assert sorted(text.split(" ")[0] for text in ends.all_text_contents()) == sorted(names[1:4])
+    tops = sorted(each.bounding_box()["y"] for each in ends.all())
+    assert all(below - above >= 10 for above, below in pairwise(tops))
     assert not page.locator("#grid").is_visible()
-
-
-def test_a_curve_holds_its_runs_scores_by_length(visit, three):
-    page = visit(three)
-    page.locator("#sheet .hover-bar").nth(1).hover()
-    told = page.locator("#tip").inner_text()
-    assert told.startswith("400 tokens")
-    page.mouse.move(5, 5)
-    for name in ("openai/plain", "openai/better"):
-        score = re.search(rf"{name}\s+([\d.]+ %)", told)[1]
-        tab(page, name).click()
-        page.locator("#by-length .hover-bar").nth(1).hover()
-        assert score in page.locator("#tip").inner_text()
-        page.mouse.move(5, 5)
-
-
-def test_names_of_curves_do_not_touch_and_a_row_lights_its_curve(visit, three):
-    page = visit(three)
-    tops = sorted(box.bounding_box()["y"] for box in page.locator(".end-name").all())
-    assert all(b - a >= 14 for a, b in pairwise(tops))
-    page.locator("#sheet tbody tr").nth(1).hover()
-    assert page.locator(".curve.lit").get_attribute("data-curve") == "1"
 
 
 def test_a_row_or_a_tab_leads_to_a_runs_map(visit, three):
     page = visit(three)
     page.locator("#sheet .link", has_text="openai/plain").click()
-    before = page.locator("#readings").inner_text()
+    before = page.locator("#answer").inner_text()
     tab(page, "openai/better").click()
     assert chosen(page) == "openai/better"
-    assert page.locator("#readings").inner_text() != before
+    assert page.locator("#answer").inner_text() != before
     assert "score 100.0 %" in page.locator("#grid .cell").first.get_attribute("aria-label")
 
 
@@ -95,7 +75,7 @@ def test_two_runs_open_with_the_verdict(visit, two):
     assert chosen(page) == "Loss"
     assert page.locator("h1").inner_text() == "openai/better against openai/plain"
     assert page.title() == "openai/plain · openai/better"
-    assert page.locator("#answer").inner_text().startswith("compare: better loses -25.0 points (")
+    assert page.locator("#answer").inner_text().startswith("compare: better loses −25.0 points (")
 
 
 def test_on_a_phone_every_tab_is_in_reach_and_the_verdict_in_sight(visit, two):
@@ -112,10 +92,10 @@ def test_the_difference_has_its_verdict_and_a_scale_about_zero(visit, three):
     tabs(page).last.click()
     readings = page.locator("#readings").inner_text()
     assert re.search(r"Scores\s+75.0 → 100.0\s+%, A to B\s+60 pairs", readings)
-    ends = page.locator("#legend .ends").inner_text().split()
-    assert ends[0] == ends[2].strip("−")
-    assert ends[1] == "0"
-    assert page.locator("#answer").inner_text().startswith("compare: better loses -25.0 points (")
+    assert {"100", "0", "−100", "Loss, points"} <= set(
+        page.locator("#chart text").all_text_contents()
+    )
+    assert page.locator("#answer").inner_text().startswith("compare: better loses −25.0 points (")
     said = page.get_by_text("All that needlemap compare says")
     assert not page.locator("#verdict .lines").is_visible()
     said.click()
@@ -140,9 +120,10 @@ def test_a_cell_of_the_difference_is_exploration_and_holds_trials_of_both(visit,
 def test_loss_and_gain_have_the_figures_colours_that_nobody_confuses(visit, three):
     page = visit(three)
     tabs(page).last.click()
-    ramp = page.locator("#legend .ramp").evaluate("ramp => getComputedStyle(ramp).backgroundImage")
-    assert f"rgb{rgb(CHANGES[0])}" in ramp
-    assert f"rgb{rgb(CHANGES[-1])}" in ramp
+    ramp = page.locator("#chart stop").evaluate_all(
+        "all => all.map((stop) => getComputedStyle(stop).stopColor)"
+    )
+    assert (ramp[0], ramp[-1]) == (f"rgb{rgb(CHANGES[0])}", f"rgb{rgb(CHANGES[-1])}")
 
 
 def test_in_the_dark_what_did_not_change_is_dark_and_on_paper_it_is_white(visit, three):
@@ -151,7 +132,7 @@ def test_in_the_dark_what_did_not_change_is_dark_and_on_paper_it_is_white(visit,
     tabs(page).last.click()
     spoken = [each.get_attribute("aria-label") for each in page.locator("#grid .cell").all()]
     same = next(number for number, words in enumerate(spoken) if "loss 0.0 points" in words)
-    colour = "cell => getComputedStyle(cell).backgroundColor"
+    colour = "cell => getComputedStyle(cell).fill"
     box = page.locator(f"#grid [data-cell='{same}']")
     assert box.evaluate(colour) == f"rgb{rgb(DARK_CHANGES[2])}"
     page.emulate_media(media="print", color_scheme="dark")

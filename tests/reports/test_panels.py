@@ -124,11 +124,11 @@ def test_what_changed_is_drawn_from_orange_for_lost_to_blue_for_gained(shown: An
 def test_a_loss_is_told_from_a_gain_without_colours(shown: Any) -> None:
     figure = Figure((shown("a"), shown("b")), compared(records({(4_000, 0.5)})))
     assert "100" in texts(figure, 486.0)
-    assert "lost" not in texts(figure, 486.0)
+    assert "dash: lost" not in texts(figure, 486.0)
     panels, _ = panels_of(figure)
     assert not panels[-1].in_figures(20, 20)
     small = [item.drawn for item in legend_items(panels, 20, 20)]
-    assert ">lost<" in "".join(small)
+    assert ">dash: lost<" in "".join(small)
 
 
 def test_small_differences_have_a_scale_of_their_own(shown: Any) -> None:

@@ -10,6 +10,8 @@ import pytest
 from rich.console import Console
 
 from needlemap.reports.renderers.heat import broken, plain_summary, terminal_map
+from needlemap.reports.renderers.text import STYLES, _with_word
+from needlemap.reports.run_notes import Tally
 from needlemap.stats.means import Map
 
 
@@ -33,7 +35,7 @@ def test_fits_the_width(make_grid: Any, width: int, shape: tuple[int, int]) -> N
 def test_numbers_where_there_is_room(mixed: Map) -> None:
     assert [" ".join(line.split()) for line in printed(mixed)] == [
         "a-model · single · 1k–128k tokens",
-        "1k 4k 128k",
+        "depth 1k 4k 128k tokens",
         "0% 100 100 50",
         "50% 75 0 ·",
         "100% 100 × 25",
@@ -54,7 +56,7 @@ def test_35_lengths_have_a_glyph_each_at_80_columns(make_map: Any, make_cell: An
 def test_one_glyph_tells_100_from_99_from_nothing(make_map: Any, make_cell: Any) -> None:
     scores = [1.0, 0.999, 0.0, None]
     cells = [make_cell(place + 1, 0.0, score) for place, score in enumerate(scores)]
-    assert "  0% █90·" in printed(make_map(cells), width=12)
+    assert "   0% █90·" in printed(make_map(cells), width=12)
 
 
 def test_colours_when_the_terminal_has_them(mixed: Map) -> None:
@@ -69,7 +71,7 @@ def test_colours_when_the_terminal_has_them(mixed: Map) -> None:
 
 def test_a_console_without_unicode_gets_ascii(mixed: Map) -> None:
     lines = printed(mixed, width=9, encoding="ascii")
-    assert [line for line in lines if "% " in line] == ["  0% ##5", " 50% 70.", "100% #x2"]
+    assert [line for line in lines if "% " in line] == ["   0% ##5", "  50% 70.", " 100% #x2"]
 
 
 def test_many_lengths_share_columns_and_it_says_so(make_grid: Any) -> None:
@@ -118,7 +120,7 @@ def test_long_lines_are_broken_between_words(make_grid: Any) -> None:
         "a model with quite a few",
         "  words in its name ·",
         "  single · 1k–2k tokens",
-        "       1k    2k",
+        "depth   1k    2k  tokens",
     ]
     assert max(map(len, lines)) <= 24
     assert broken("  indented words go on here, too", 25) == [
@@ -133,3 +135,30 @@ def test_signs_of_what_is_missing_are_explained_where_something_is(
     assert "not sent" in printed(mixed)[-1]
     assert "failed" in printed(mixed)[-1]
     assert not {"not sent", "failed"} & set(" ".join(printed(make_grid(2, 2))).split("  "))
+
+
+def test_axes_have_names_where_there_is_room_for_them(mixed: Map) -> None:
+    assert printed(mixed, 80)[1].split() == ["depth", "1k", "4k", "128k", "tokens"]
+    assert any(line.startswith("depth ") and "tokens" not in line for line in printed(mixed, 20))
+    alone = replace(mixed, depthless=True)
+    assert printed(alone)[1].split()[-1] == "tokens"
+    assert "depth" not in printed(alone)[1]
+
+
+@pytest.mark.parametrize("word", STYLES)
+def test_a_verdicts_word_has_a_colour_and_stays_a_word(word: Any) -> None:
+    line = _with_word(f"{word} check: all found\x1b[31m", word)
+    assert line.plain.startswith(f"{word} check: all found")
+    assert "\x1b" not in line.plain
+    ((start, end, _),) = line.spans
+    assert (start, end) == (0, len(word))
+    assert len({*STYLES.values()}) == len(STYLES)
+
+
+def test_a_bar_shows_how_far_it_is_and_the_time_left() -> None:
+    tally = Tally(4, 0)
+    assert tally.bar(80).endswith("  0 %")
+    tally._work, tally._computed, tally.scored = {"a": 300}, 100, 1
+    tally.started -= 10
+    assert tally.bar(80) == f"{'█' * 10}{'░' * 30}  25 % · 0.1/s · 30 s left"
+    assert all(len(tally.bar(width)) <= width for width in (30, 40, 80))

@@ -36,7 +36,7 @@ from needlemap.trials import Trial
 
 _FAILURE_LINES = 3
 _LINES_AROUND = (
-    14  # around the depth rows: the map's own lines, the last failure, replicas, the tally
+    15  # around the depth rows: the map's own lines, the last failure, replicas, bar and tally
 )
 
 
@@ -277,5 +277,8 @@ class LiveMap(MapView):
             parts.append(Text("\n".join(lines[:_FAILURE_LINES]) + more, style="red"))
         if self.standing:
             parts.append(Text(self.standing, no_wrap=True, overflow="ellipsis"))
-        parts.append(Text(self.tally.line(), style="bold"))
+        bar = self.tally.bar(self._console.width)
+        if self._console.options.ascii_only:
+            bar = bar.replace("█", "#").replace("░", ".").replace("·", "-")
+        parts += [Text(bar, no_wrap=True), Text(self.tally.line(over=True), style="bold")]
         self._live.update(Group(*parts), refresh=True)

@@ -510,6 +510,19 @@ class Tally:
     def _paid(self, usd: float | None) -> None:
         self.usd = summed([self.usd, usd])
 
+    def bar(self, width: int) -> str:
+        """Return how far it is, by the tokens left to compute, with the rate and the time left."""
+        seconds = max(time.monotonic() - self.started, 1e-6)
+        left = sum(self._work.values())
+        share = self._computed / max(1, self._computed + left)
+        rate = (self.scored + self.failed) / seconds
+        words = f"{100 * share:3.0f} %"
+        if self._computed and left:
+            words += f" · {rate:.1f}/s · {duration_label(left * seconds / self._computed)} left"
+        room = max(0, min(40, width - len(words) - 1))
+        full = int(share * room)
+        return f"{'█' * full}{'░' * (room - full)} {words}".strip()
+
     def line(self, *, over: bool = False) -> str:
         """Return what is known: scored of total, failures, tokens, money, and until it ends the
         rate and the time left, by the tokens that are left to compute."""

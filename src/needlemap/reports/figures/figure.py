@@ -35,6 +35,7 @@ from needlemap.reports.figures.heat import (
     Box,
     MapPanel,
     draw_cells,
+    draw_counts,
     draw_depth_axis,
     draw_side,
     draw_top,
@@ -157,12 +158,13 @@ def draw(figure: Figure, width: float | None = None) -> Drawing:
     panels, lines = panels_of(figure)
     total = width or (ALONE if len(panels) == 1 else SEVERAL)
     columns = columns_of(len(panels), total)
-    heading = rows((len(panels) > 1 and figure.title) or "", lines, total - 2 * EDGE)
+    heading = rows((len(panels) > 1 and figure.title) or "", [], total - 2 * EDGE)
     grid = FigureGrid.of(panels, columns, total - 2 * EDGE)
     parts, bottom = grid.draw(EDGE, EDGE + rows_height(heading) + (5 if heading else 0))
     legend, height = draw_grid_legend(grid, bottom + 4, total)
-    drawn = (*draw_rows(heading, EDGE, EDGE), *parts, *legend)
-    return Drawing(drawn, total, bottom + 4 + height + EDGE, width is not None)
+    below, foot = bottom + 4 + height, rows("", lines, total - 2 * EDGE)
+    drawn = (*draw_rows(heading, EDGE, EDGE), *parts, *legend, *draw_rows(foot, EDGE, below))
+    return Drawing(drawn, total, below + rows_height(foot) + EDGE, width is not None)
 
 
 def _older(figure: Figure, width: float | None) -> Drawing:
@@ -190,7 +192,7 @@ def panels_of(figure: Figure) -> tuple[list[MapPanel], list[str]]:
     if len(maps) == 1:
         (run,) = figure.runs
         own = map_panel(run.map, run.title or map_title(run.map), caption(run.map), scale)
-        return [own], []
+        return [own], [", ".join(facts(run.map)[1:])]
     common = [one_of(set(said)) for said in zip(*map(facts, maps), strict=True)]
     what = [
         figure.model,
@@ -270,13 +272,18 @@ class FigureGrid:
             height = max(panel.height(width) for panel in panels)
         return cls(panels, columns, width, height, lefts, side, top, shared)
 
+    @property
+    def counted(self) -> bool:
+        """Whether n of each length is shown: a single panel has room for it."""
+        return len(self.panels) == 1 and any(mean.n for mean in self.panels[0].by_length)
+
     def draw(self, x: float, y: float) -> tuple[list[str], float]:
         """All panels, the first one's corner at x and y; and where they end."""
         parts: list[str] = []
         for first in range(0, len(self.panels), self.columns):
             row = self.panels[first : first + self.columns]
             heads = [self._head(panel, at) for at, panel in enumerate(row)]
-            begin = y + max(map(rows_height, heads)) + 5
+            begin = y + max(map(rows_height, heads)) + 5 + (ROW if self.counted else 0)
             left = x
             for at, (panel, head) in enumerate(zip(row, heads, strict=True)):
                 corner = left + (self.lefts[at] if self.columns > 1 else 0.0)
@@ -299,6 +306,7 @@ class FigureGrid:
         parts = draw_cells(panel, box)
         above = Box(box.x, box.y - ABOVE - self.top, box.width, self.top)
         parts += draw_top(panel, above, labelled=labelled or panel.scale != self.panels[0].scale)
+        parts += draw_counts(panel, above) if self.counted else []
         if self.side and panel.by_depth:
             parts += draw_side(
                 panel, Box(box.x + box.width + GAP + 4, box.y, self.side - 16, box.height)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import ceil
+from typing import Any, NamedTuple
 
 from needlemap.reports.colours import (
     BAND,
@@ -54,7 +55,7 @@ class Box(NamedTuple):
 class Scale:
     """What colours and margins stand for. name: on an axis; words: in the legend. unit: behind
     numbers, '%' or ''. domain, ticks: in that unit; of losses the domain begins with the
-    greatest, which is drawn lowest."""
+    greatest, which is drawn lowest. ends: what both ends of the colours mean."""
 
     name: str
     words: str
@@ -62,6 +63,7 @@ class Scale:
     domain: tuple[float, float]
     ticks: tuple[float, ...]
     colours: tuple[str, ...]
+    ends: tuple[str, str] = ("", "")
 
     @property
     def signed(self) -> bool:
@@ -135,8 +137,8 @@ class DrawnMean:
         """A mean, or none, in percent."""
         if mean is None:
             return cls(place)
-        ends = map(percent_of, (mean.score, mean.low, mean.high))
-        return cls(place, *ends, getattr(mean, "n", None))
+        value, low, high = map(percent_of, (mean.score, mean.low, mean.high))
+        return cls(place, value, low, high, getattr(mean, "n", None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ def draw_cells(panel: MapPanel, box: Box) -> list[str]:
     return [*parts, rect(*box, "none", stroke=FAINT, stroke_width=0.5, pointer_events="none")]
 
 
-def _of(cell: DrawnCell) -> dict[str, object]:
+def _of(cell: DrawnCell) -> dict[str, Any]:
     """By which a page knows what is on top of a cell, to set it on another colour."""
     return {} if cell.number is None else {"data_on": cell.number, "pointer_events": "none"}
 
@@ -341,6 +343,21 @@ class Plane:
         )
         x = box.x - scale.room + TEXT - 1
         return [*ends, text(x, box.y + box.height / 2, scale.name, anchor="middle", turned=-90)]
+
+
+def draw_counts(panel: MapPanel, box: Box) -> list[str]:
+    """How many prompts each length's mean rests on, above it."""
+    known = [(mean.place, f"{mean.n:,}") for mean in panel.by_length if mean.n]
+    if not known:
+        return []
+    need = max(wide(words) for _, words in known) + 5
+    step = max(1, ceil(need * len(known) / box.width))
+    base = box.y - 3.5
+    drawn = [
+        text(box.x + place * box.width, base, words, anchor="middle", fill=SOFT)
+        for place, words in known[::step]
+    ]
+    return [*drawn, text(box.x - 6, base, "n", anchor="end", fill=SOFT)]
 
 
 def draw_top(panel: MapPanel, box: Box, *, labelled: bool) -> list[str]:

@@ -53,7 +53,8 @@ QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 def scores(palette: str | None) -> Scale:
     """Scores of 0 to 100, never stretched to the data. Raises SettingsError for an unknown
     palette."""
-    return Scale("Score", "Score", "%", (0, 100), (0, 50, 100), palette_colours(palette))
+    ends = ("lost", "found")
+    return Scale("Score", "Score", "%", (0, 100), (0, 50, 100), palette_colours(palette), ends)
 
 
 def changes(comparison: FamilyComparison) -> Scale:
@@ -61,7 +62,8 @@ def changes(comparison: FamilyComparison) -> Scale:
     Intervals may go beyond."""
     most = max((abs(100 * cell.loss) for cell in comparison.cells), default=0.0)
     end = next((round_ for round_ in (5, 10, 20, 50) if most <= round_), 100)
-    return Scale("Loss", "Loss, points", "", (end, -end), (end, 0, -end), CHANGES)
+    ends = ("lost", "gained")
+    return Scale("Loss", "Loss, points", "", (end, -end), (end, 0, -end), CHANGES, ends)
 
 
 def map_title(map: Map) -> str:
@@ -144,10 +146,9 @@ def one_of(found: set[str]) -> str:
 
 
 def caption(map: Map) -> list[str]:
-    """What a reader must know to believe the map: n, repeats, mode, tokenizer, scorer, what is
-    missing."""
-    often, *how = facts(map)
-    return [f"{overall(map)}, {often}", ", ".join(how), *missing_line(map)]
+    """What a reader must know to believe the map: n, repeats, what is missing. How it was asked
+    and scored stands below it."""
+    return [f"{overall(map)}, {repeats(map)}", *missing_line(map)]
 
 
 def overall(map: Map) -> str:
@@ -221,7 +222,8 @@ def _loss(place: float, found: LengthDifference | None) -> DrawnMean:
         return DrawnMean(place)
     if found.loss is None:
         return DrawnMean(place, percent_of(-found.difference.value))
-    return DrawnMean(place, *map(percent_of, (found.loss.value, found.loss.high, found.loss.low)))
+    value, low, high = map(percent_of, (found.loss.value, found.loss.high, found.loss.low))
+    return DrawnMean(place, value, low, high)
 
 
 def change_caption(comparison: FamilyComparison) -> tuple[str, ...]:
@@ -284,7 +286,7 @@ def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> lis
             any(cell.needle is not None for cell in cells),
             filled + _stroke(1.5, 6.5, INK),
         ),
-        ("lost", dashed, rect(0, 0, 8, 8, CHANGES[1]) + _stroke(1.5, 6.5, INK)),
+        ("dash: lost", dashed, rect(0, 0, 8, 8, CHANGES[1]) + _stroke(1.5, 6.5, INK)),
     ]
     return [*map(_bar, scales), *(_key(words, sign) for words, shown, sign in signs if shown)]
 
@@ -319,17 +321,21 @@ def gradient(colours: Sequence[str], box: Box, *, upright: bool = False) -> str:
 
 def _bar(scale: Scale) -> PanelItem:
     """A scale's colours, with its ticks."""
-    begin = wide(scale.words) + 8
+    low, high = scale.ends
+    begin = wide(scale.words) + 8 + (wide(low) + 4 if low else 0)
     ticks = (
         text(begin + scale.share(value) * BAR, THICK + TEXT, scale.label(value), anchor="middle")
         for value in scale.ticks
     )
     drawn = (
         text(0, 6, scale.words)
+        + (text(begin - 4, 6, low, anchor="end", fill=SOFT) if low else "")
+        + (text(begin + BAR + 4, 6, high, fill=SOFT) if high else "")
         + gradient(scale.colours, Box(begin, 0, BAR, THICK))
         + "".join(ticks)
     )
-    return PanelItem(begin + BAR + wide(scale.label(scale.domain[1])) / 2, drawn)
+    after = max(wide(scale.label(scale.domain[1])) / 2, 4 + wide(high) if high else 0)
+    return PanelItem(begin + BAR + after, drawn)
 
 
 def draw_legend(

@@ -96,7 +96,10 @@ def _end(axis: Axis, tokens: float) -> float:
 
 def _curve(found: Sought, axis: Axis) -> list[DrawnMean]:
     ends = zip(found.axis.lengths, np.transpose(found.curve).tolist(), strict=True)
-    return [DrawnMean(axis.position(length), *map(percent_of, three)) for length, three in ends]
+    return [
+        DrawnMean(axis.position(length), percent_of(value), percent_of(low), percent_of(high))
+        for length, (value, low, high) in ends
+    ]
 
 
 def _draw_lengths(found: Sought, axis: Axis, plane: Plane) -> list[str]:

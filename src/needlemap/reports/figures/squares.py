@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from needlemap.reports.colours import FAINT, INK, SOFT, hex_of, ink_on
 from needlemap.reports.figures import (
     EDGE,
@@ -66,7 +68,7 @@ def draw_squares(found: Squares) -> Drawing:
 def _square(square: Square, left: float, y: float) -> list[str]:
     colour = KINDS.get(square.kind, KINDS["other"])
     x = left + square.column * STEP
-    ring = {"stroke": INK, "stroke_width": 1.2} if square.marked else {}
+    ring: dict[str, Any] = {"stroke": INK, "stroke_width": 1.2} if square.marked else {}
     drawn = [rect(x, y, SIZE, SIZE, hex_of(colour), tip=square.says, **ring)]
     if square.letter:
         place = (x + SIZE / 2, y + 0.78 * SIZE)
@@ -79,7 +81,7 @@ def _square(square: Square, left: float, y: float) -> list[str]:
 
 def _key(kind: str, words: str) -> PanelItem:
     """A kind of squares and what it means."""
-    ring = {"stroke": INK, "stroke_width": 1.2} if kind == "marked" else {}
+    ring: dict[str, Any] = {"stroke": INK, "stroke_width": 1.2} if kind == "marked" else {}
     fill = "none" if kind == "marked" else hex_of(KINDS.get(kind, KINDS["other"]))
     drawn = rect(0, -1, 8, 8, fill, **ring) + text(11, 6, words, fill=SOFT)
     return PanelItem(11 + ROOMY * wide(words), drawn)

@@ -120,7 +120,7 @@ function choose(choice) {
 // On a narrow screen the pane is below the map: bring it in sight.
 function reveal() {
   const pane = at("pane");
-  if (pane.getBoundingClientRect().top < window.innerHeight * 0.85) return;
+  if (pane.getBoundingClientRect().top < window.innerHeight * 0.5) return;
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   pane.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
 }

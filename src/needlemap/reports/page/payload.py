@@ -92,7 +92,9 @@ def run_answer(run: Loaded) -> str:
     map, mean = run.map, run.map.total
     if seeks(run) or mean is None:
         return "" if seeks(run) else "Nothing is scored yet"
-    n = f"{map.n:,} prompts" if map.counted else f"{map.n:,} means"
+    n = f"{map.n:,} prompts"
+    if not map.counted:
+        n = f"{amount_label(map.n, 'mean')}, each over an unknown number of answers"
     said = f"Mean score {score_label(mean.score)} %{interval_behind(mean)} of {n}"
     lengths = {f"{tokens_label(at)} tokens": row for at, row in map.margins.items() if row}
     rows = () if map.depthless else map.by_depth
@@ -129,13 +131,14 @@ Coded = list[list[Any]]
 
 
 def coded(values: Iterable[str | None]) -> Coded:
-    """Texts, each once, and where each value is among them.
+    """Texts as pages set them, each once, and where each value is among them.
 
     >>> coded(["a", None, "a"])
     [['a'], [0, None, 0]]
     """
     places: dict[str, int] = {}
-    at = [None if text is None else places.setdefault(text, len(places)) for text in values]
+    shown = (None if text is None else typeset(text) for text in values)
+    at = [None if text is None else places.setdefault(text, len(places)) for text in shown]
     return [list(places), at]
 
 

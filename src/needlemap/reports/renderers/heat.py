@@ -194,7 +194,9 @@ class TerminalMap:
 
     def lines(self, width: int, glyphs: Glyphs = UNICODE) -> list[Text]:
         """All lines, none longer than width characters."""
-        gutter = 1 + max(len(label) for label in (*depth_rows(self.map, self.max_rows)[1], "mean"))
+        name = "" if self.map.depthless else "depth"
+        labels = (*depth_rows(self.map, self.max_rows)[1], "mean", name)
+        gutter = 1 + max(map(len, labels))
         raster = make_raster(self.map, max(1, width - gutter), self.max_rows)
         cell_width = max(1, min(MAX_CELL_WIDTH, (width - gutter) // max(1, len(raster.columns))))
         painter = Painter(cell_width, self.colours, glyphs)
@@ -203,7 +205,7 @@ class TerminalMap:
         below += _footer(self.map, raster, cell_width, glyphs, width)
         lines = [
             *(Text(part, style="bold") for part in broken(title, width)),
-            Text(" " * gutter + _length_header(raster.columns, cell_width)),
+            Text(_named(name.ljust(gutter) + _length_header(raster.columns, cell_width), width)),
             *(
                 painter.row(label, gutter, spots)
                 for label, spots in zip(raster.labels, raster.spots, strict=True)
@@ -344,6 +346,12 @@ def _length_header(columns: Sequence[Sequence[int]], cell_width: int) -> str:
         if not line or len(line) < start:
             line = line.ljust(start) + text.strip()
     return line
+
+
+def _named(header: str, width: int) -> str:
+    """The labels of lengths with their unit, where it has room."""
+    unit = f"{header}  tokens"
+    return unit if len(unit) <= width else header
 
 
 def _footer(map: Map, raster: Raster, cell_width: int, glyphs: Glyphs, width: int) -> list[Text]:

@@ -42,7 +42,7 @@ def _link(address: str) -> str:
 def verdict_sign(word: str) -> str:
     """A word of a verdict with a sign, which tell it apart without and with colours."""
     shape = f'<span class="shape" aria-hidden="true">{SIGNS[word]}</span>'
-    return f'<span class="word-of {word_class(word)}">{shape}{word}</span>'
+    return f'<span class="word-of {word_class(word)}">{shape} {word}</span>'
 
 
 def word_class(word: str) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from needlemap.reports.renderers.heat import broken, plain_summary, terminal_map
 from needlemap.reports.report import SENTENCE, Column, Fact, Parts, Report, Table
+from needlemap.stats.verdicts import Word
 from needlemap.text import printable, show
 
 WIDTH = 80  # at least
@@ -32,8 +33,31 @@ def show_report(report: Report) -> None:
         if isinstance(block, Grid):
             _print(console, block)
             continue
+        coloured = seen and report.verdict is not None and block == report.last
         for line in block.split("\n"):
-            show("\n".join(broken(line, width) if seen else [line]))
+            said = "\n".join(broken(line, width) if seen else [line])
+            if coloured and report.verdict:
+                console.print(_with_word(said, report.verdict.word), soft_wrap=True)
+            else:
+                show(said)
+
+
+# Colours that are told apart on dark and light grounds; the words tell it without them.
+STYLES: dict[Word, str] = {
+    "PASS": "bold green",
+    "FAIL": "bold red",
+    "SUSPECT": "bold yellow",
+    "NOT ENOUGH DATA": "bold cyan",
+    "NO RESULT": "bold magenta",
+}
+
+
+def _with_word(line: str, word: Word) -> Text:
+    """A verdict's line with its word in colour."""
+    shown = Text(printable(line))
+    if line.startswith(word):
+        shown.stylize(STYLES[word], 0, len(word))
+    return shown
 
 
 def to_text(report: Report, width: int = WIDTH) -> str:
