@@ -21,7 +21,14 @@ import pytest
 import needlemap
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
-SHORT = ("gauge", "generation", "rates", "recovery", "scoring")  # at most three seconds each
+SHORT = (
+    "gauge",
+    "generation",
+    "rates",
+    "recovery",
+    "scoring",
+    "twins",
+)  # at most three seconds each
 ARCHITECTURES = os.environ.get("NEEDLEMAP_ARCHITECTURES")
 PROMISED = {
     "ab": {"runs", "graded_found", "mcnemar_apart"},
@@ -31,6 +38,7 @@ PROMISED = {
     "green": {"faults", "commands", "clean", "tokens_128k"},
     "check": {"mutants", "found", "clean_runs", "mutant_cpu_s_most"},
     "storm": {"faults", "found", "shrunk_to_6", "repro_fails", "clean", "bound_covers"},
+    "twins": {"architectures", "pairs", "clean"},
     "generation": {
         "ruler_items_per_min",
         "built_times_most",

@@ -112,7 +112,8 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     Architecture("llama", ("llama3",), {"head_dim": 64, "rope_parameters": _LLAMA3}),
     Architecture("qwen2", ("qwen2.5",)),
     Architecture("qwen3", (), {"head_dim": 128}),
-    Architecture("qwen3_moe", (), {"head_dim": 128}),
+    # Published ones norm the shares of a token's experts, as llama.cpp always does.
+    Architecture("qwen3_moe", (), {"head_dim": 128, "norm_topk_prob": True}),
     # Windows alone: what is heeded grows by one window a layer.
     Architecture("mistral", (), {"head_dim": 64, "sliding_window": 256, "num_hidden_layers": 6}),
     Architecture("mixtral", (), {"head_dim": 64, "sliding_window": None}),

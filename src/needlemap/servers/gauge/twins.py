@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from needlemap.models.demo import Array
 
 Drawn = NDArray[np.float64]
-SPECIAL = ("<pad>", "<bos>", "<eos>")
+SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 PRINTABLE = ("\n", *map(chr, range(ord(" "), ord("~") + 1)))
-RESERVED = tuple(f"<reserved_{number}>" for number in range(5))  # 104 tokens: eight kernels' rows
+RESERVED = tuple(f"<reserved_{number}>" for number in range(4))  # 104 tokens: eight kernels' rows
 TOKENS = (*SPECIAL, *PRINTABLE, *RESERVED)
 TEMPLATE = (
     "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
@@ -160,7 +160,7 @@ def _refuse_others_files(folder: Path) -> None:
 def model_of(shape: Shape) -> Any:
     """The model with its class's own weights, in float32. Raises SettingsError."""
     hf = _transformers()
-    ids = {f"{name[1:-1]}_token_id": number for number, name in enumerate(SPECIAL)}
+    ids = {f"{name[1:-1]}_token_id": number for number, name in enumerate(SPECIAL[:3])}
     try:
         config = hf.AutoConfig.for_model(
             shape.model_type, **{**shape.fields, **ids, "vocab_size": len(TOKENS)}
@@ -362,6 +362,8 @@ def _write_vocabulary(folder: Path) -> None:
         "bos_token": "<bos>",
         "eos_token": "<eos>",
         "pad_token": "<pad>",
+        # Unnamed, it is a token of its own in some of transformers' classes: Qwen2's, for one.
+        "unk_token": "<unk>",
         "add_bos_token": False,
         "clean_up_tokenization_spaces": False,
         "model_max_length": LONGEST,

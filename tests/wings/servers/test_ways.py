@@ -1,0 +1,241 @@
+"""Equal ways: what replies of any model to the same prompts, asked in several ways, come to."""
+
+from __future__ import annotations
+
+from math import inf, isinf
+
+import pytest
+
+from needlemap.servers.ways import (
+    AGAIN,
+    ALONE,
+    CACHED,
+    COMPANY,
+    FLOODED,
+    REWOUND,
+    TOLERANCE,
+    Move,
+    Said,
+    Way,
+    judge_ways,
+    limit_of,
+    moved,
+    percentile,
+    prefilled,
+    step_move,
+)
+
+MANY = 24
+
+
+def said(
+    prompt: int, way: str, nats: float = -0.5, *, held: int | None = 0, replay: int = 0
+) -> Said:
+    """A reply whose first choice has this log-probability."""
+    steps = (("a", {"a": nats, "b": -3.0}),)
+    return Said(
+        prompt, way, "a", steps, prompt_tokens=100 * prompt, cached_tokens=held, replay=replay
+    )
+
+
+def replies(
+    way: str, moves: dict[int, float], *, n: int = MANY, held: int | None = 0, noise: float = 0.0
+) -> list[Said]:
+    """Each prompt alone, cold again, and in one way; moves: by prompt."""
+    found = []
+    for prompt in range(n):
+        found.append(said(prompt, ALONE))
+        found.append(said(prompt, AGAIN, -0.5 - noise))
+        found.append(said(prompt, way, -0.5 - moves.get(prompt, 0.0), held=held))
+    return found
+
+
+def replayed(way: str, moves: dict[int, float], *, held: int | None = 0) -> list[Said]:
+    """Prompts asked again in a way, and alone."""
+    return [
+        reply
+        for prompt, nats in moves.items()
+        for number in (1, 2)
+        for reply in (
+            said(prompt, way, -0.5 - nats, held=held, replay=number),
+            said(prompt, ALONE, replay=number),
+        )
+    ]
+
+
+def judged(found: list[Said], way: str, data_type: str = "float32") -> Way:
+    return next(row for row in judge_ways(found, data_type) if row.way == way)
+
+
+@pytest.mark.parametrize("way", [COMPANY, FLOODED, "a way of one's own"])
+def test_equal_replies_pass(way):
+    row = judged(replies(way, {}), way)
+    assert (row.state, row.n, row.beyond, row.alike) == ("PASS", MANY, 0, 1.0)
+
+
+def test_moves_that_come_again_in_two_prompts_fail():
+    moves = {3: 0.4, 9: 0.2}
+    row = judged(replies(COMPANY, moves) + replayed(COMPANY, moves), COMPANY)
+    assert (row.state, row.beyond, row.confirmed) == ("FAIL", 2, 2)
+
+
+def test_one_prompt_whose_move_comes_again_is_suspect():
+    moves = {3: 0.4}
+    row = judged(replies(COMPANY, moves) + replayed(COMPANY, moves), COMPANY)
+    assert (row.state, row.confirmed) == ("SUSPECT", 1)
+
+
+def test_moves_that_do_not_come_again_are_noise():
+    """A tie between two experts tips now and then: rare, large, and gone when asked again."""
+    found = replies(COMPANY, {3: 0.4}) + replayed(COMPANY, {3: 0.0})
+    row = judged(found, COMPANY)
+    assert (row.state, row.beyond, row.confirmed) == ("PASS", 1, 0)
+
+
+def test_many_moves_that_nobody_asked_again_are_suspect():
+    assert judged(replies(COMPANY, dict.fromkeys(range(9), 0.4)), COMPANY).state == "SUSPECT"
+
+
+def test_a_prompt_that_moves_also_alone_confirms_nothing():
+    found = replies(COMPANY, {3: 0.4, 4: 0.4})
+    for prompt in (3, 4):
+        for number, nats in ((1, -0.5), (2, -0.9)):
+            found += [
+                said(prompt, COMPANY, -1.5, replay=number),
+                said(prompt, ALONE, nats, replay=number),
+            ]
+    assert judged(found, COMPANY).confirmed == 0
+
+
+@pytest.mark.parametrize(("n", "state"), [(19, "NOT ENOUGH DATA"), (20, "PASS")])
+def test_fewer_than_20_prompts_are_not_enough(n, state):
+    assert judged(replies(COMPANY, {}, n=n), COMPANY).state == state
+
+
+def test_of_few_prompts_no_way_fails():
+    moves = {3: 0.4, 9: 0.2}
+    found = replies(COMPANY, moves, n=12) + replayed(COMPANY, moves)
+    assert judged(found, COMPANY).state == "SUSPECT"
+
+
+def test_what_a_cache_held_is_no_noise():
+    """A spoilt cache answered the repeats: what it moved looked like noise, and excused itself."""
+    moves = {3: 0.4, 9: 0.4}
+    found = replies(COMPANY, moves) + replayed(COMPANY, moves)
+    found = [
+        said(reply.prompt, AGAIN, -1.7, held=64) if reply.way == AGAIN else reply for reply in found
+    ]
+    rows = {row.way: row for row in judge_ways(found, "float32")}
+    assert rows[COMPANY].state == "FAIL"
+    assert (rows[AGAIN].n, rows[AGAIN].left_out) == (4, MANY)
+
+
+def test_a_prompt_that_was_not_cold_alone_is_no_yardstick():
+    found = [
+        said(reply.prompt, ALONE, held=32) if reply.way == ALONE and reply.prompt < 10 else reply
+        for reply in replies(COMPANY, {})
+    ]
+    row = judged(found, COMPANY)
+    assert (row.state, row.n, row.left_out) == ("NOT ENOUGH DATA", MANY - 10, 10)
+
+
+def test_a_prompt_in_company_that_a_cache_held_is_left_out():
+    row = judged(replies(COMPANY, {}, held=16), COMPANY)
+    assert (row.state, row.n, row.left_out) == ("NOT ENOUGH DATA", 0, MANY)
+
+
+@pytest.mark.parametrize("way", [CACHED, REWOUND])
+@pytest.mark.parametrize(("held", "state"), [(0, "not tested"), (None, "PASS"), (64, "PASS")])
+def test_a_cache_that_held_nothing_was_not_tested(way, held, state):
+    row = judged(replies(way, {}, held=held), way)
+    assert row.state == state
+    assert ("hits not reported" in row.said) == (held is None)
+
+
+def test_noise_that_no_data_type_explains_is_suspect_and_widens_nothing():
+    rows = {row.way: row for row in judge_ways(replies(COMPANY, {}, noise=1.3), "float32")}
+    assert rows[AGAIN].state == "SUSPECT"
+    assert rows[COMPANY].limit == TOLERANCE["bfloat16"]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "noise", "limit"),
+    [("float32", 0.0, 0.005), ("float32", 0.01, 0.03), ("bfloat16", 0.0, 0.5), ("float16", 9, 0.5)],
+)
+def test_the_limit_is_of_the_data_type_or_the_noise(data_type, noise, limit):
+    assert limit_of([Move(noise, 0, True)], data_type) == pytest.approx(limit)
+
+
+def test_a_way_of_which_nothing_came_back_is_not_tested():
+    (_, row) = judge_ways([said(0, ALONE)], asked=[REWOUND])
+    assert (row.way, row.state, row.said) == (REWOUND, "not tested", "nothing was asked")
+
+
+def test_texts_alone_are_compared_and_it_is_said():
+    found = []
+    for prompt in range(MANY):
+        other = "other" if prompt in (2, 5) else "same"
+        found += [Said(prompt, ALONE, "same"), Said(prompt, AGAIN, "same")]
+        found.append(Said(prompt, FLOODED, other))
+        if other == "other":
+            found += [Said(prompt, FLOODED, other, replay=1), Said(prompt, ALONE, "same", replay=1)]
+    row = judged(found, FLOODED)
+    assert (row.state, row.beyond, row.confirmed) == ("FAIL", 2, 2)
+    assert "texts alone" in row.said
+    assert row.alike == pytest.approx(22 / 24)
+
+
+def test_the_map_says_in_prompts_of_which_length():
+    row = judged(replies(COMPANY, {1: 0.3, 11: 0.7, 12: 0.1}), COMPANY)
+    assert row.bands == (
+        (0, 3, 1, pytest.approx(0.3)),
+        (256, 8, 0, pytest.approx(0.0)),
+        (1_024, 13, 2, pytest.approx(0.7)),
+    )
+
+
+def test_percentiles_are_of_all_moves():
+    row = judged(replies(COMPANY, {n: n / 100 for n in range(MANY)}), COMPANY)
+    assert row.percentiles == pytest.approx({50: 0.11, 90: 0.21, 99: 0.23, 100: 0.23})
+    assert percentile([5.0], 50) == 5.0
+
+
+def test_answers_are_compared_as_far_as_they_say_the_same():
+    same, other = ("a", {"a": -0.1}), ("b", {"b": -0.2, "c": -0.3})
+    one = Said(0, ALONE, "", (same, other, ("x", {"x": -1.0})))
+    two = Said(0, CACHED, "", (same, ("c", {"c": -0.1, "b": -0.4}), ("x", {"x": -9.0})))
+    assert moved(one, two) == Move(pytest.approx(0.2), 1, True)
+
+
+def test_another_first_choice_is_seen():
+    one = Said(0, ALONE, "a", (("a", {"a": -0.69, "b": -0.70}),))
+    two = Said(0, CACHED, "b", (("b", {"a": -0.70, "b": -0.69}),))
+    move = moved(one, two)
+    assert move is not None
+    assert (move.nats, move.alike) == (pytest.approx(0.01), False)
+
+
+def test_a_token_that_one_side_does_not_list_is_bounded_by_its_last():
+    assert step_move({"a": -0.1, "b": -2.0}, {"a": -0.1, "c": -2.1}) == pytest.approx(0.1)
+    assert step_move({"a": -0.1, "b": -2.0}, {"a": -0.1, "c": -6.0}) == pytest.approx(4.0)
+    assert step_move({}, {"a": -1.0}) == 0.0
+
+
+@pytest.mark.parametrize(("one", "other", "nats"), [("x", "x", 0.0), ("x", "y", inf)])
+def test_texts_without_log_probabilities(one, other, nats):
+    move = moved(Said(0, ALONE, one), Said(0, CACHED, other))
+    assert move is not None
+    assert move.nats == nats
+    assert isinf(move.nats) != move.alike
+
+
+def test_replies_without_anything_are_no_comparison():
+    assert moved(Said(0, ALONE, ""), Said(0, CACHED, "")) is None
+
+
+def test_what_was_generated_is_compared_with_its_prefill_where_ids_agree():
+    """Positions 1 and 64 of 70: one of them was spelt otherwise in the prompt."""
+    step = ("a", {"a": -0.5})
+    generated = [(7, step)] * 70
+    left, right, left_out = prefilled(generated, {1: (7, ("?", {"a": -0.7})), 64: (8, step)})
+    assert (left, right, left_out) == ((step,), (("a", {"a": -0.7}),), 1)
