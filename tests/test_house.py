@@ -235,3 +235,53 @@ def test_a_vague_name_would_be_seen(tmp_path: Path, tool: dict[str, Any]) -> Non
     (tmp_path / "a.py").write_text("class A:\n    def _asked(self): ...\ndef asked_at(): ...\n")
     (source,) = tool["House"].read(tmp_path).sources
     assert vague_names(source) == {"a._asked"}
+
+
+COUNTING = {"comb", "perm", "factorial", "gamma", "lgamma", "erf", "erfc", "NormalDist", "scipy"}
+
+
+def statistics_in(source: str) -> set[str]:
+    """Functions of which tails, bets and intervals are made, wherever a file names them."""
+    return {
+        name
+        for node in ast.walk(ast.parse(source))
+        for name in (
+            [part for alias in node.names for part in alias.name.split(".")]
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            else [node.attr]
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in {"math", "statistics", "special", "stats"}
+            else []
+        )
+        if name in COUNTING
+    }
+
+
+def test_tails_bets_and_intervals_are_computed_in_one_package() -> None:
+    """`check`, `storm` and `ab` had tails of their own, which nobody compared with the core's."""
+    source = Path(__file__).parent.parent / "src" / "needlemap"
+    others = {
+        file.relative_to(source).as_posix(): statistics_in(file.read_text("utf-8"))
+        for file in source.rglob("*.py")
+        if file.parent.name != "stats"
+    }
+    assert {name: found for name, found in others.items() if found} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from math import comb",
+        "from math import lgamma as log_of",
+        "def late():\n    from statistics import NormalDist",
+        "import math\nx = math.comb(4, 2)",
+        "import scipy.stats",
+    ],
+)
+def test_a_second_kit_of_statistics_would_be_seen(source: str) -> None:
+    assert statistics_in(source)
+
+
+def test_a_property_of_that_name_is_no_statistics() -> None:
+    assert not statistics_in("x = layout.comb\ny = self.gamma")

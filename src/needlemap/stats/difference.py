@@ -1,6 +1,6 @@
 """The paired difference of two runs on the same trials: its interval and its tests.
 
-No other module computes a p-value. What is missing gives bounds: all of it wrong, and all of
+Exact tails of counts are in `exact.py`. What is missing gives bounds: all of it wrong, and all of
 it right. The verdict on a difference is in `judging.py`.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from needlemap.stats.exact import mcnemar
 from needlemap.stats.intervals import (
     FEWEST,
     NORMAL,
@@ -31,36 +32,6 @@ if TYPE_CHECKING:
 
 EXACT_UP_TO = 12  # clusters, whose 4,096 sign patterns are all gone through
 PATTERNS = 20_000
-
-
-def mcnemar(lost: int, gained: int) -> float:
-    """Exact two-sided p of so many pairs lost and gained, the others being equal.
-
-    McNemar 1947, Psychometrika 12:153: twice the smaller tail of a binomial with one half, at
-    most 1. Takes pairs as independent.
-
-    >>> mcnemar(6, 0)
-    0.03125
-    """
-    n, tail, ways = lost + gained, 0, 1
-    for k in range(min(lost, gained) + 1):
-        tail += ways
-        ways = ways * (n - k) // (k + 1)  # of k + 1 out of n
-    return min(1.0, float(2 * tail / 2**n))
-
-
-def lost_by_chance(lost: int, gained: int) -> float:
-    """Exact one-sided p that so many of all pairs or haystacks that changed are lost, where
-    each is lost or gained with one half.
-
-    >>> lost_by_chance(6, 0), lost_by_chance(0, 6), lost_by_chance(0, 0)
-    (0.015625, 1.0, 1.0)
-    """
-    n, tail, ways = lost + gained, 0, 1
-    for k in range(gained + 1):
-        tail += ways
-        ways = ways * (n - k) // (k + 1)
-    return float(tail / 2**n)
 
 
 def sign_flip(totals: Array) -> float:
