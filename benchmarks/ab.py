@@ -37,7 +37,7 @@ from needlemap.servers.ab.campaign import Ab, AbOptions, ArmsInBlocks
 from needlemap.servers.ab.file import Arm
 from needlemap.settings.suites import choose_each
 from needlemap.stats import Array
-from needlemap.stats.difference import mcnemar
+from needlemap.stats.exact import mcnemar
 from needlemap.stats.sequential import BETS, Bets
 from needlemap.stats.verdicts import FAIL, HIGH_ALPHA, LOW_ALPHA, NOT_ENOUGH_DATA
 from table import rounded, show

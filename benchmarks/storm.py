@@ -41,11 +41,11 @@ from needlemap.prompts import Prompt
 from needlemap.servers.storm.act import Round
 from needlemap.servers.storm.operations.fresh import Fresh
 from needlemap.servers.storm.plan import make_round
-from needlemap.servers.storm.rare import highest_rate
 from needlemap.servers.storm.repro import write_repro
 from needlemap.servers.storm.shrink import SELDOM, Shrinking, Shrunk
 from needlemap.servers.storm.storm import Storm, StormOptions
 from needlemap.servers.storm.storming import StormInRounds
+from needlemap.stats.bets import highest_rate
 from needlemap.stats.verdicts import exit_code
 
 TESTS = Path(__file__).resolve().parents[1] / "tests/wings/servers/storm"

@@ -352,3 +352,56 @@ def test_a_driven_generator_would_be_seen(driven: str) -> None:
 )
 def test_a_generator_that_only_yields_is_none(plain: str) -> None:
     assert not drives_a_generator(ast.parse(plain))
+
+
+COUNTING = {"comb", "perm", "factorial", "gamma", "lgamma", "erf", "erfc", "NormalDist", "scipy"}
+
+
+def statistics_in(source: str) -> set[str]:
+    """Functions of which tails, bets and intervals are made, wherever a file names them."""
+    return {
+        name
+        for node in ast.walk(ast.parse(source))
+        for name in (
+            [part for alias in node.names for part in alias.name.split(".")]
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            else [node.attr]
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in {"math", "statistics", "special", "stats"}
+            else []
+        )
+        if name in COUNTING
+    }
+
+
+def test_tails_bets_and_intervals_are_computed_in_one_package() -> None:
+    """`check`, `storm` and `ab` had tails of their own, which nobody compared with the core's."""
+    source = Path(__file__).parent.parent / "src" / "needlemap"
+    others = {
+        file.relative_to(source).as_posix(): statistics_in(file.read_text("utf-8"))
+        for file in source.rglob("*.py")
+        if file.parent.name != "stats"
+    }
+    # The gate is copied into other projects, so it imports nothing of ours: a test compares them.
+    assert {name: found for name, found in others.items() if found} == {
+        "servers/gate/gate_file.py": {"NormalDist"}
+    }
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from math import comb",
+        "from math import lgamma as log_of",
+        "def late():\n    from statistics import NormalDist",
+        "import math\nx = math.comb(4, 2)",
+        "import scipy.stats",
+    ],
+)
+def test_a_second_kit_of_statistics_would_be_seen(source: str) -> None:
+    assert statistics_in(source)
+
+
+def test_a_property_of_that_name_is_no_statistics() -> None:
+    assert not statistics_in("x = layout.comb\ny = self.gamma")

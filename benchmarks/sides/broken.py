@@ -309,7 +309,7 @@ KINDS: dict[str, Kind] = {
     ),
     "tenant": Kind(("mates", "cache"), lambda _, seen: seen.hit > 0, foreign),
     "stale": Kind(
-        ("cache", "mates", "edges", "comb"),
+        ("cache", "mates", "pattern"),
         is_stale,
         draw=lambda random, _sizes: {"block": random.choice((16, 32, 64))},
     ),
@@ -324,7 +324,7 @@ KINDS: dict[str, Kind] = {
         lambda _, seen: seen.hit >= seen.request.tokens - BLOCK,
         machine={"cache": MANY},
     ),
-    "first extend": Kind(("cache", "same", "load", "comb"), is_first_extend),
+    "first extend": Kind(("cache", "same", "load", "pattern"), is_first_extend),
     "behind a batch": Kind(("cache", "same"), is_behind_a_batch, machine={"cache": MANY}),
     "extend beside others": Kind(("load",), is_extended_beside, share=lambda _fault: 0.5),
     "reply cache": Kind(
@@ -335,7 +335,7 @@ KINDS: dict[str, Kind] = {
         sticky=False,
     ),
     "residue": Kind(
-        ("comb", "edges"),
+        ("pattern",),
         is_residue,
         draw=residue,
         share=lambda fault: 1 / fault.numbers["by"] if is_chance(fault) else 1.0,
@@ -343,7 +343,7 @@ KINDS: dict[str, Kind] = {
         sticky=True,
     ),
     "last chunk": Kind(
-        ("edges", "comb", "cut"),
+        ("pattern", "cut"),
         is_before_last_chunk,
         draw=lambda random, _sizes: {"chunk": random.choice((64, 512, 2048, 8192))},
         share=lambda _fault: 0.0,
@@ -406,7 +406,7 @@ KINDS: dict[str, Kind] = {
     "depth": Kind(("pattern", "length"), at_depth, draw=depth, differs=no),
     "band": Kind(("pattern", "length"), in_band, draw=band, measure=any_size, differs=no),
     "dead back end": Kind(
-        ("same", "cache", "load", "onset", "comb", "edges"),
+        ("same", "cache", "load", "onset", "pattern"),
         bad_replica,
         machine={"replicas": (2,), "routed": ("turn",)},
         sticky=True,

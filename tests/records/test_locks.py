@@ -31,7 +31,10 @@ COMMANDS = {
         *("ab", "passkey", "--arm", "a=python/waiting:waits", "--arm", "b=python/waiting:waits"),
         *("--lengths", "300", "--depths", "50", "--until", "4", "--on-undecided", "pass"),
     ),
-    "check": ("check", "--model", "python/waiting:waits", "--max-length", "600", "--probe", "comb"),
+    "check": (
+        *("check", "--model", "python/waiting:waits", "--max-length", "600"),
+        *("--probe", "pattern"),
+    ),
     "suite": ("run", "suite:suite.yaml", "--model", "python/waiting:waits", "--no-canary"),
     "seek": (*RUN, "--seek", "85", "--lengths", "300,900"),
     "run": (*RUN, "--lengths", "300,400", "--depths", "0:100:3"),

@@ -20,7 +20,7 @@ from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import to_junit
 from needlemap.reports.renderers.markdown import to_markdown
 from needlemap.reports.renderers.text import to_text
-from needlemap.servers.check.exact import Effect
+from needlemap.servers.check.effects import Effect
 from needlemap.servers.check.finding import CHECK, AtSize, CheckFile, Finding, Worst
 from needlemap.servers.storm.act import ACTS
 from needlemap.servers.storm.file import STORM, Replayed, StormFile, StormRequest

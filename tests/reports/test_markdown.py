@@ -19,7 +19,7 @@ def test_two_runs_show_what_changed_and_each_map(runs, needlemap, tmp_path):
     lines = (tmp_path / "both.md").read_text().splitlines()
     assert lines[0] == "![The map](both.svg)"
     assert "<svg" in (tmp_path / "both.svg").read_text()
-    at = lines.index(r"**What baseline/bm25 loses beside a\|b \<i\>\***, in points")
+    at = lines.index(r"**Loss of baseline/bm25 compared with a\|b \<i\>\***, in points")
     assert lines[at + 2 : at + 6] == [
         "|  | 500 | 900 |",
         "| ---: | ---: | ---: |",

@@ -8,7 +8,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from needlemap.stats.difference import holm, lost_by_chance, mcnemar, paired_difference, sign_flip
+from needlemap.stats.difference import holm, paired_difference, sign_flip
+from needlemap.stats.exact import lost_by_chance, mcnemar
 from needlemap.stats.intervals import tango
 
 

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from needlemap.stats.curves import agreed
-from needlemap.stats.difference import holm, mcnemar, paired_difference, sign_flip
+from needlemap.stats.difference import holm, paired_difference, sign_flip
 from needlemap.stats.effective import effective_length, parse_rule
+from needlemap.stats.exact import (
+    binomial_tail,
+    lost_by_chance,
+    lowest_rate,
+    mcnemar,
+    more_often,
+    strata_tail,
+)
 from needlemap.stats.intervals import (
     cluster_mean,
     robust_error,
@@ -171,3 +179,28 @@ def test_the_bootstrap_over_haystacks(seeded, cube):
     ).confidence_interval  # fmt: skip
     width = expected.high - expected.low
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.15 * width)
+
+
+def test_tails_are_exact():
+    assert lost_by_chance(7, 2) == pytest.approx(stats.binom.sf(6, 9, 0.5))
+    assert binomial_tail(4, 60, 0.05) == pytest.approx(stats.binom.sf(3, 60, 0.05))
+    alone = stats.hypergeom(16, 5, 4).sf(2)
+    assert strata_tail([(16, 4, 5, 3)]) == pytest.approx(alone)
+    both = sum(
+        stats.hypergeom(16, 5, 4).pmf(i) * stats.hypergeom(12, 3, 6).pmf(j)
+        for i in range(5)
+        for j in range(4)
+        if i + j >= 5
+    )
+    assert strata_tail([(16, 4, 5, 3), (12, 6, 3, 2)]) == pytest.approx(both)
+
+
+def test_exact_tests_of_two_counts(seeded):
+    n, of = (int(each) for each in seeded.integers(1, 60, 2))
+    hits, others = int(seeded.integers(0, n + 1)), int(seeded.integers(0, of + 1))
+    table = [[hits, n - hits], [others, of - others]]
+    assert more_often(hits, n, others, of) == pytest.approx(
+        stats.fisher_exact(table, alternative="greater").pvalue
+    )
+    exact = stats.binomtest(hits, n).proportion_ci(0.95, method="exact")
+    assert lowest_rate(hits, n) == pytest.approx(exact.low, abs=1e-9)

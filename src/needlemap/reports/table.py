@@ -398,7 +398,7 @@ def markdown(figure: Figure, picture: str) -> str:
             for cell in figure.comparison.cells
         }
         first, second = (plain_markdown(run.map.model) for run in figure.runs)
-        parts += [f"**What {second} loses beside {first}**, in points", _table(changes)]
+        parts += [f"**Loss of {second} compared with {first}**, in points", _table(changes)]
     for run in figure.runs:
         scores = {
             (cell.length_tokens, cell.depth): score_label(cell.score) for cell in run.map.cells

@@ -11,7 +11,14 @@ import typer
 from needlemap.commands.arguments import Preset, option
 from needlemap.commands.command import Command, limited_by, refuse_strangers
 from needlemap.deadline import limited_to
-from needlemap.servers.flags import AB_TEXTS, CHECK_TEXTS, AbFlags, CheckFlags, StormFlags
+from needlemap.servers.flags import (
+    AB_TEXTS,
+    CHECK_TEXTS,
+    GATE_TEXTS,
+    AbFlags,
+    CheckFlags,
+    StormFlags,
+)
 from needlemap.settings import marked, settings_of
 
 
@@ -115,16 +122,13 @@ def gauge(
         gauge_command(out, gguf)
 
 
-def export(
+def _export(
     what: Annotated[Literal["gate"], typer.Argument(help="What to write.")],
     file: Annotated[Path, typer.Argument(help="The file to write, e.g. long_context_gate.py.")],
-    lengths: Annotated[str, option("Tokens of prompt and answer, e.g. 2k,8k.")] = "2k,8k",
-    depths: Annotated[str, option("Percent of the text before the needle.")] = "0,25,50,75,100",
-    repeats: Annotated[int, option("Texts; each has one prompt per length and depth.")] = 5,
     fail_under: Annotated[
         float, option("The least mean: PASS if its 95 % interval reaches it.", metavar="PERCENT")
     ] = 90,
-    max_answer_tokens: Annotated[int, option("Tokens of an answer, at most.")] = 64,
+    **flags: Any,
 ) -> None:
     """Write a test of a server as one file. It needs Python, and no package.
 
@@ -133,12 +137,11 @@ def export(
       needlemap export gate long_context_gate.py
       needlemap export gate gate.py --lengths 4k,32k --repeats 10 --fail-under 95
     """
-    from needlemap.grid import Depths, Lengths, make_grid
-    from needlemap.servers.gate.export import export_gate
+    from needlemap.servers.gate.export import USUAL, export_gate
+    from needlemap.settings.reading import configure
 
     assert what == "gate"
-    grid = make_grid(Lengths.parse(lengths), Depths.parse(depths))
-    export_gate(file, grid, repeats, fail_under, max_answer_tokens)
+    export_gate(file, configure(given={**USUAL, **flags}), fail_under)
 
 
 _MODEL_SETTINGS = (*settings_of("Model"), *marked("check"))
@@ -146,3 +149,6 @@ _AB_SETTINGS = (*settings_of("Model"), *marked("check", "ab"))
 check = Command(_check, settings=_MODEL_SETTINGS, texts=CHECK_TEXTS)
 storm = Command(_storm, settings=_MODEL_SETTINGS, texts=CHECK_TEXTS)
 ab = Command(_ab, settings=_AB_SETTINGS, texts=AB_TEXTS)
+export = Command(
+    _export, settings=("lengths", "depths", "repeats", "max_answer_tokens"), texts=GATE_TEXTS
+)

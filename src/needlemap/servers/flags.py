@@ -29,6 +29,11 @@ _MOST_MINUTES = MOST_S / 60
 _SERVER = "The server's model, BACKEND/NAME; by default the one that it lists."
 _LONG_AB = "(default: as in suite:long-ab)"
 CHECK_TEXTS = {"model": _SERVER}
+GATE_TEXTS = {
+    "lengths": "Tokens of prompt and answer: a list as 2k,8k or min:max:count[:linear|log].",
+    "repeats": "Texts; each has one prompt per length and depth.",
+    "max_answer_tokens": "Tokens of an answer, at most.",
+}
 AB_TEXTS = {
     "model": "The model of an --arm that is a URL, BACKEND/NAME; by default the one that its "
     "server lists.",

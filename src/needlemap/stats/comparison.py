@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from needlemap.stats import Array, Cube
-from needlemap.stats.difference import Difference, holm, mcnemar, paired_difference
+from needlemap.stats.difference import Difference, holm, paired_difference
+from needlemap.stats.exact import mcnemar
 from needlemap.stats.intervals import noise_floor, trials_needed
 from needlemap.stats.judging import Loss, PairedLoss, judge
 from needlemap.stats.looks import Scope, planned_looks

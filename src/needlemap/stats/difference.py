@@ -1,6 +1,6 @@
 """Compute the paired difference of two runs on the same trials: its interval and its tests.
 
-No other module computes a p-value. The verdict on a difference is in `judging.py`.
+Exact tails of counts are in `exact.py`. The verdict on a difference is in `judging.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from needlemap.stats.exact import mcnemar
 from needlemap.stats.intervals import (
     FEWEST,
     NORMAL,
@@ -37,38 +38,6 @@ SKEWED = 1.5
 FLIPPED = 6
 # Differences smaller than this are rounding errors.
 ROUNDING = 1e-12
-
-
-def mcnemar(lost: int, gained: int) -> float:
-    """Return the exact two-sided p of the pairs that differ, which are taken as independent.
-
-    McNemar 1947, Psychometrika 12:153: twice the smaller tail of a binomial with one half, at
-    most 1.
-
-    >>> mcnemar(6, 0)
-    0.03125
-    """
-    n, tail, ways = lost + gained, 0, 1
-    for k in range(min(lost, gained) + 1):
-        tail += ways
-        # Ways to choose k + 1 out of n.
-        ways = ways * (n - k) // (k + 1)
-    return min(1.0, float(2 * tail / 2**n))
-
-
-def lost_by_chance(lost: int, gained: int) -> float:
-    """Return the exact one-sided p of this many losses if losses and gains are equally likely.
-
-    lost, gained: pairs or whole haystacks that changed.
-
-    >>> lost_by_chance(6, 0), lost_by_chance(0, 6), lost_by_chance(0, 0)
-    (0.015625, 1.0, 1.0)
-    """
-    n, tail, ways = lost + gained, 0, 1
-    for k in range(gained + 1):
-        tail += ways
-        ways = ways * (n - k) // (k + 1)
-    return float(tail / 2**n)
 
 
 def sign_flip(totals: Array) -> float:

@@ -10,15 +10,16 @@ see less. It is known if a run was made twice, or if a run sent a prompt more th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import atan, ceil, cos, floor, inf, isnan, pi, sin, sqrt
+from math import atan, ceil, cos, floor, hypot, inf, isnan, pi, sin, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from needlemap.stats.exact import binomial_tail
 from needlemap.stats.verdicts import LOW_ALPHA
 
 if TYPE_CHECKING:
@@ -59,6 +60,38 @@ def wilson(hits: float, n: float, z: float = Z) -> tuple[float, float] | None:
     p, w = min(hits / n, 1.0), z * z / n
     half = z * sqrt(p * (1 - p) / n + w / (4 * n))
     return max(0.0, (p + w / 2 - half) / (1 + w)), min(1.0, (p + w / 2 + half) / (1 + w))
+
+
+def newcombe(hits: int, n: int, others: int, of: int) -> tuple[float, float] | None:
+    """Return the hybrid score interval of hits/n - others/of; None if either has no trials.
+
+    Newcombe 1998, Statistics in Medicine 17:873, method 10.
+
+    >>> [round(x, 4) for x in newcombe(56, 70, 48, 80)]
+    [0.0524, 0.3339]
+    """
+    first, second = wilson(hits, n), wilson(others, of)
+    if first is None or second is None:
+        return None
+    one, two = hits / n, others / of
+    below = hypot(one - first[0], second[1] - two)
+    above = hypot(first[1] - one, two - second[0])
+    return one - two - below, one - two + above
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the order statistics that hold the median in 95 % of samples; None without any.
+
+    The ends where there are too few.
+
+    >>> median_interval([5.0, 1.0, 2.0, 4.0, 3.0, 6.0, 7.0, 8.0]), median_interval([1.0, 3.0])
+    ((1.0, 8.0), (1.0, 3.0))
+    """
+    if not values:
+        return None
+    ranked, n = sorted(values), len(values)
+    cut = max((k for k in range(n // 2) if binomial_tail(n - k, n, 0.5) <= 0.025), default=0)
+    return ranked[cut], ranked[n - 1 - cut]
 
 
 def t_cdf(t: float, dof: int) -> float:

@@ -32,9 +32,9 @@ from needlemap.stats.difference import (
     ROUNDING,
     Difference,
     holm,
-    lost_by_chance,
     paired_difference,
 )
+from needlemap.stats.exact import lost_by_chance
 from needlemap.stats.intervals import FEWEST, least_pairs
 from needlemap.stats.looks import (
     Looking,

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import comb
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from needlemap.stats import Place, latest_records, place_of
-from needlemap.stats.difference import mcnemar
+from needlemap.stats.exact import mcnemar, more_often
 from needlemap.stats.intervals import t_quantile
 from needlemap.stats.judging import PairedLoss, judge
 from needlemap.stats.looks import Scope, endless_looks
@@ -297,25 +296,13 @@ class LogprobShift:
         beyond, again = int((theirs > usual).sum()), int((ours > usual).sum())
         sizes = len(theirs), len(ours)
         tails = [
-            _tail((int((theirs > line).sum()), int((ours > line).sum())), sizes)
+            more_often(int((theirs > line).sum()), sizes[0], int((ours > line).sum()), sizes[1])
             for line in (usual, middle)
         ]
         middles = median(theirs.tolist()), median(ours.tolist())
         return cls(
             *sizes, usual, beyond, again, *middles, sum(found) / len(found), tails[0], tails[1]
         )
-
-
-def _tail(above: tuple[int, int], sizes: tuple[int, int]) -> float:
-    """Chance that the first of two equal groups has so many of all that are above: exact,
-    one-sided (Fisher).
-
-    >>> round(_tail((5, 0), (10, 10)), 4)
-    0.0163
-    """
-    total, whole = sum(above), comb(sum(sizes), sum(above))
-    ways = range(above[0], min(total, sizes[0]) + 1)
-    return sum(comb(sizes[0], k) * comb(sizes[1], total - k) for k in ways) / whole
 
 
 def tripwire(found: Iterable[ArmTrial]) -> LogprobShift | None:

@@ -17,7 +17,7 @@ from needlemap.servers.check.ask import (
     Reply,
     framing_of,
 )
-from needlemap.servers.check.exact import middle, more_often, rates_apart, upper_tail
+from needlemap.servers.check.effects import middle, rates_apart
 from needlemap.servers.check.finding import AtSize, Finding, Worst, issue
 from needlemap.servers.check.haystack import CheckHaystack, Geometry
 from needlemap.servers.check.margins import LEAST_NATS, TIMES_USUAL, finest_type, nats_apart
@@ -32,6 +32,7 @@ from needlemap.servers.check.probe import (
     crowd_of,
     smallest,
 )
+from needlemap.stats.exact import binomial_tail, more_often
 from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, PASS, SUSPECT, row_word
 
 ROUNDED_NATS = 0.25  # a token: two steps of bfloat16 between 16 and 32, where logits lie
@@ -96,7 +97,7 @@ class Nats(Probe):
         if layout.options.moves:  # not learnt from a server that may be spoilt already
             told = min(told, most_moved(layout))
         beyond = [row for row in moved if row[0] > told]
-        n, p = len(moved), upper_tail(len(beyond), len(moved), 0.5)
+        n, p = len(moved), binomial_tail(len(beyond), len(moved), 0.5)
         fails = p <= level and bool(beyond)
         passes = n >= LEAST and len(beyond) <= n / 2
         effect = middle([row[0] for row in moved])
@@ -315,7 +316,7 @@ class Reference(Paired):
         far = [here for nats, here in moved if nats > told]
         sure = 2 * sum(there.right for there, _ in pairs) >= len(pairs)
         share = MOVED_KNOWN if layout.options.moves else MOVED
-        p = upper_tail(len(far), len(moved), share) if moved and sure else 1.0
+        p = binomial_tail(len(far), len(moved), share) if moved and sure else 1.0
         said = row.said
         if moved:
             mean = fmean(nats for nats, _ in moved)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from needlemap.servers.check.ask import Answers, Reply
-from needlemap.servers.check.exact import lost_tail, net_loss
+from needlemap.servers.check.effects import net_loss
 from needlemap.servers.check.finding import AtSize, Worst
 from needlemap.servers.check.judge import Checked, settle
 from needlemap.servers.check.probe import LEAST, Probe, haystacks_apart
 from needlemap.servers.check.schedule import Schedule
+from needlemap.stats.exact import lost_by_chance
 from needlemap.stats.verdicts import FAIL, PASS
 from needlemap.text import counted
 
@@ -52,7 +53,7 @@ def judge_row(
     gained = [pair for pair in pairs if pair[1].right and not pair[0].right]
     effect = net_loss(len(lost), len(gained), len(pairs))
     assert effect is not None  # there are some
-    p = lost_tail(*haystacks_apart(lost, gained, ()))
+    p = lost_by_chance(*haystacks_apart(lost, gained, ()))
     said = f"{row.said}; {len(lost)} of {len(pairs)} newly lost, {len(gained)} gained"
     if lost and p <= level:
         worst = Worst.of(lost[0][1])

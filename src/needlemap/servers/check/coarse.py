@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.servers.check.ask import FIRST, FIRST_BESIDE, Answers
-from needlemap.servers.check.exact import middle
+from needlemap.servers.check.effects import middle
 from needlemap.servers.check.finding import AtSize
 from needlemap.servers.check.judge import Checked, settle, unmeasured
 from needlemap.servers.check.margins import Margins, alike_margins, nats_apart

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from needlemap.records.document import DocumentKind
 from needlemap.servers.check.ask import Reply
-from needlemap.servers.check.exact import Effect
+from needlemap.servers.check.effects import Effect
 from needlemap.stats.verdicts import FAIL, OPEN, Verdict, Word
 
 SCHEMA = 3

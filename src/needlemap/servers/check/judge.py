@@ -122,7 +122,7 @@ def claim(
         where = " and ".join(map(short_size, sizes))
         return f"no total loss at {where} (a loss of {least} points or more is ruled out at each)"
     if word == PASS:
-        passed = [each for each in findings if each.state == PASS]
+        passed = [each for each in findings if each.decides and each.state == PASS]
         what = ", ".join(names) if names else counted(len(passed), "probe")
         verb = "passes" if len(names or passed) == 1 else "pass"
         return f"{what} {verb} at {', '.join(map(short_size, sizes))}"

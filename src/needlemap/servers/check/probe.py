@@ -17,8 +17,9 @@ from needlemap.errors import SettingsError
 from needlemap.grid import short_size
 from needlemap.registry import find_kind, installed
 from needlemap.servers.check.ask import Answers, Reply
-from needlemap.servers.check.exact import ALPHA, lost_tail, net_loss, upper_tail
+from needlemap.servers.check.effects import ALPHA, net_loss
 from needlemap.servers.check.finding import AtSize, Finding, KnownIssue, Worst
+from needlemap.stats.exact import binomial_tail, lost_by_chance
 from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, PASS, SUSPECT, combined_word, row_word
 
 if TYPE_CHECKING:
@@ -274,7 +275,11 @@ class Paired(Probe):
         haystacks = len({other.ask.repeat for _, other in pairs})
 
         def tail(less: int, more: int) -> float:
-            return lost_tail(less, more) if usual is None else upper_tail(less, haystacks, usual)
+            return (
+                lost_by_chance(less, more)
+                if usual is None
+                else binomial_tail(less, haystacks, usual)
+            )
 
         p = tail(*haystacks_apart(lost, gained, noise))
         # Noise takes from both ways alike: so many in one way are none, whatever comes later.

@@ -7,11 +7,12 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from needlemap.servers.check.ask import TIMES_ROOM, TOSS, Answers, Ask, Reply, roomy
-from needlemap.servers.check.exact import more_often, rate, rates_apart, upper_tail
+from needlemap.servers.check.effects import rate, rates_apart
 from needlemap.servers.check.finding import AtSize, Finding, issue
 from needlemap.servers.check.haystack import CheckHaystack, Geometry
 from needlemap.servers.check.owners import LONG_SECRET, Owners
 from needlemap.servers.check.probe import LEAST, NOTHING, Groups, Pair, Probe, smallest
+from needlemap.stats.exact import binomial_tail, more_often
 from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, SUSPECT, row_word
 
 CHANGED = 0.25  # share of repeats that a pass excludes
@@ -74,7 +75,9 @@ class Same(Probe):
         short = answers.same_prompt(layout.short, "short", "short-again")
         base = changes_of(short), len(short)
         every = [pair for size in layout.sizes for pair in repeats_of(answers, size)] + short
-        restless = min(upper_tail(changes_of(each), len(each), RESTLESS) for each in (every, short))
+        restless = min(
+            binomial_tail(changes_of(each), len(each), RESTLESS) for each in (every, short)
+        )
         rows = [self._at(answers, size, base, restless, level) for size in layout.sizes]
         if not tossed:
             return self.whole(rows)
@@ -125,7 +128,7 @@ def sampled(row: AtSize, pairs: Sequence[Pair], level: float) -> AtSize:
     other = sum(one.answer != again.answer for one, again in pairs)
     if not other:
         return row
-    p = upper_tail(other, len(pairs), TIPPED)
+    p = binomial_tail(other, len(pairs), TIPPED)
     said = f"{row.said}; asked for what has six answers, {other} of {len(pairs)} give another one"
     if p > SUSPICIOUS:
         return replace(row, said=said)
@@ -201,7 +204,7 @@ class Mates(Probe):
         if owners.least < LONG_SECRET:  # short ones may be equal by chance
             wrong = sum(not reply.right for reply in rows)
             alike = min(1.0, len(owners.of) * 0.1 ** max(1, owners.least))
-            p = min(1.0, upper_tail(len(leaks), max(wrong, len(leaks)), alike))
+            p = min(1.0, binomial_tail(len(leaks), max(wrong, len(leaks)), alike))
         fails = bool(leaks) and (p is None or p <= level)
         effect = rate(len(leaks), n)
         assert effect is not None  # there are some
@@ -223,7 +226,7 @@ class Mates(Probe):
 
     def excluded(self, upper: float) -> str:
         """A rate of answers."""
-        return f"{upper:.1f} % of answers"
+        return f"{upper:.1f} %"
 
 
 def _foreign(reply: Reply, owners: Owners[Hashable]) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needlemap.grid import short_size
 from needlemap.reports.report import (
+    FIGURES,
     SENTENCE,
     Claim,
     Column,
@@ -27,7 +29,7 @@ from needlemap.servers.check.finding import UNITS, AtSize, CheckFile, Finding
 from needlemap.servers.check.probe import probes
 from needlemap.servers.check.schedule import TOTAL
 from needlemap.stats.effective import Mean
-from needlemap.stats.verdicts import FAIL, NO_RESULT, SUSPECT, Verdict
+from needlemap.stats.verdicts import FAIL, NO_RESULT, PASS, SUSPECT, Verdict
 from needlemap.text import short
 
 if TYPE_CHECKING:
@@ -42,14 +44,37 @@ def _longest(row: Mapping[str, Any]) -> str:
     return short_size(row["passes_to"]) if passes else "-"
 
 
-COLUMNS = (
-    Column("probe", "probe"),
-    Column("state", "verdict"),
-    Column("to", "to", of=_longest),
-    Column("excludes", "excludes", Unit(lambda said: said or "-", number=False)),
-    Column("tokens", "tokens", Unit(short), wide=True),
-    Column("said", "found", SENTENCE),
-)
+def _sentence(row: Mapping[str, Any]) -> str:
+    """What a probe found, unless it passes: then the counts say all."""
+    return "" if row["state"] == PASS else str(row["said"])
+
+
+def _columns(findings: Iterable[Finding]) -> tuple[Column, ...]:
+    """The columns of the table of probes: one for each size."""
+    sizes = sorted({row.size for finding in findings for row in finding.sizes})
+    return (
+        Column("probe", "probe"),
+        Column("state", "verdict"),
+        Column("to", "to", of=_longest),
+        *(
+            Column(f"at {size}", short_size(size), FIGURES, of=partial(_counts, size))
+            for size in sizes
+        ),
+        Column("excludes", "excludes", Unit(lambda said: said or "-", number=False)),
+        Column("tokens", "tokens", Unit(short), wide=True),
+        Column("said", "found", SENTENCE, of=_sentence, wide=True),
+    )
+
+
+def _counts(size: int, row: Mapping[str, Any]) -> str | None:
+    """How many answers of one size were lost, of how many; None if none could be."""
+    for at_size in row["sizes"]:
+        if at_size["size"] == size and at_size["n"]:
+            return f"{at_size['lost']:,} of {at_size['n']:,}"
+    return None
+
+
+COUNTED = "Lost of tried, by length in tokens:"
 
 
 def check_report(
@@ -72,7 +97,12 @@ def check_report(
             Fact("check", str(path)),
             Fact("not_asked", list(found.not_asked)),
             *_found_by_length(found.findings),
-            Table("probes", COLUMNS, tuple(_row(path, each) for each in found.findings)),
+            Table(
+                "probes",
+                _columns(applying),
+                tuple(_row(path, each) for each in found.findings),
+                COUNTED,
+            ),
             Fact(said=spent),
             Fact(said=UNITS),
             *more,
@@ -132,10 +162,17 @@ def _row(path: Path, finding: Finding) -> Row:
     worst = finding.worst
     return Row(
         asdict(finding) | {"replay": _replay(path, finding)},
-        _details(path, finding) if finding.is_open or finding.state == FAIL else (),
+        _row_details(path, finding),
         worst.way if worst else "",
         finding.state != "not applicable",
     )
+
+
+def _row_details(path: Path, finding: Finding) -> tuple[str, ...]:
+    """What is said of a row below the table: nothing of one that passes."""
+    if not (finding.is_open or finding.state == FAIL):
+        return ()
+    return f"{finding.probe}: {finding.said}", *_details(path, finding)
 
 
 def _details(path: Path, finding: Finding) -> tuple[str, ...]:

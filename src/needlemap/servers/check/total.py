@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from needlemap.servers.check.ask import Answers, Ask
-from needlemap.servers.check.exact import rate
+from needlemap.servers.check.effects import rate
 from needlemap.servers.check.finding import AtSize, Finding
 from needlemap.servers.check.haystack import CheckHaystack, Geometry
 from needlemap.servers.check.partitions import prompts_of

@@ -10,8 +10,9 @@ from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.files import write_report
-from needlemap.grid import Grid
+from needlemap.grid import make_grid
 from needlemap.reports.goals import check_threshold
+from needlemap.settings import Settings
 from needlemap.text import tell
 
 _START = "# settings: written by `needlemap export gate`\n"
@@ -20,26 +21,30 @@ _END = "# end of settings\n"
 LEAST_LENGTH = 256
 
 
-def export_gate(
-    file: Path, grid: Grid, repeats: int, fail_under: float, answer_tokens: int
-) -> None:
-    """Write a gate with these settings. Raises SettingsError for settings that it cannot have."""
-    shortest = LEAST_LENGTH + answer_tokens
+# What a gate sends if nothing else is typed.
+USUAL = {
+    "lengths": "2k,8k",
+    "depths": "0,25,50,75,100",
+    "repeats": 5,
+    "max_answer_tokens": 64,
+}
+
+
+def export_gate(file: Path, chosen: Settings, fail_under: float) -> None:
+    """Write a gate with these settings. Raises SettingsError for a length that is too short."""
+    grid = make_grid(chosen.lengths, chosen.depths)
+    shortest = LEAST_LENGTH + chosen.max_answer_tokens
     if grid.lengths[0] < shortest:
         raise SettingsError(f"A gate's --lengths start at {shortest}, got {grid.lengths[0]}.")
-    if repeats < 1:
-        raise SettingsError(f"--repeats must be 1 or more, got {repeats}.")
-    if answer_tokens < 1:
-        raise SettingsError(f"--max-answer-tokens must be 1 or more, got {answer_tokens}.")
     settings = {
         "LENGTHS": grid.lengths,
         "DEPTHS": tuple(round(100 * depth, 6) for depth in grid.depths),
-        "REPEATS": repeats,
+        "REPEATS": chosen.repeats,
         "FAIL_UNDER": check_threshold(fail_under),
-        "ANSWER_TOKENS": answer_tokens,
+        "ANSWER_TOKENS": chosen.max_answer_tokens,
     }
     write_report(file, gate_source(settings).encode())
-    count = repeats * len(grid.lengths) * len(grid.depths)
+    count = chosen.repeats * len(grid.lengths) * len(grid.depths)
     tell(f"{file}: {count} prompts. Run: python {file} --base-url http://127.0.0.1:8000/v1")
 
 

@@ -29,7 +29,6 @@ from needlemap.servers.flags import StormFlags
 from needlemap.servers.gauge.checkpoint import REFERENCE
 from needlemap.servers.storm.file import STORM, StormFile
 from needlemap.servers.storm.judge import Stormed
-from needlemap.servers.storm.rare import needed
 from needlemap.servers.storm.report import storm_report
 from needlemap.servers.storm.repro import write_repro
 from needlemap.servers.storm.shrink import Shrinking, requests_of, to_replay
@@ -38,6 +37,7 @@ from needlemap.servers.storm.storming import StormInRounds, show_nothing
 from needlemap.settings import marked, settings_of
 from needlemap.settings.prices import Prices, price_source
 from needlemap.settings.trust import refuse_untyped_model
+from needlemap.stats.bets import needed
 from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, PASS, exit_code
 from needlemap.text import counted, short, show, tell
 from needlemap.trials.resolve import ANY

@@ -16,23 +16,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, log
+from math import ceil, inf, log
 
 from needlemap.servers.check.probe import HELD
 from needlemap.servers.storm.act import Act
 from needlemap.servers.storm.moves import Moves
 from needlemap.servers.storm.operations.fresh import Fresh
 from needlemap.servers.storm.outcome import CERTAIN, MOVED, RequestOutcome
-from needlemap.servers.storm.rare import (
+from needlemap.stats.bets import (
     Block,
-    bound_words,
     highest_rate,
     log_blocks,
     log_grown,
     log_mixture,
     log_pairs,
     mean_of_logs,
-    rounded_up,
     shown_rate,
 )
 from needlemap.stats.verdicts import Verdict, row_word
@@ -492,3 +490,26 @@ def _shown_lines(seens: Seens, families: int, right: float) -> list[str]:
             f"the model answers {100 * right:.0f} % right: what state loses is hard to see with it"
         )
     return lines
+
+
+def bound_words(faulty: str, n: int, high: float) -> str:
+    """The bound as it is printed, rounded up.
+
+    >>> bound_words("0", 2_310, highest_rate(0, 2_310))
+    '0 of 2,310: under 0.21 % at any time looked, of requests mixed as here'
+    """
+    under = f"under {rounded_up(high)} % at any time looked"
+    return f"{faulty} of {n:,}: {under}, of requests mixed as here"
+
+
+def rounded_up(share: float) -> str:
+    """A share in percent with two digits, never less than it is.
+
+    >>> rounded_up(0.00204), rounded_up(0.0125), rounded_up(1.0), rounded_up(0.12345)
+    ('0.21', '1.3', '100', '13')
+    """
+    percent = 100 * share
+    if percent >= 99:
+        return "100"
+    digits = 0 if percent >= 10 else 1 if percent >= 1 else 2
+    return f"{ceil(percent * 10**digits - 1e-9) / 10**digits:.{digits}f}"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from needlemap.reports.report import (
     COUNT,
+    FIGURES,
     SENTENCE,
     Claim,
     Column,
@@ -23,9 +24,9 @@ from needlemap.reports.report import (
     Table,
 )
 from needlemap.servers.storm.file import StormFile, StormRequest
+from needlemap.servers.storm.judge import WEAK, rounded_up
 from needlemap.servers.storm.outcome import CERTAIN
-from needlemap.servers.storm.rare import rounded_up
-from needlemap.stats.verdicts import NO_RESULT, Verdict
+from needlemap.stats.verdicts import FAIL, NO_RESULT, PASS, Verdict, Word, row_word
 
 NOT_ENDED = Verdict(NO_RESULT, "it has not ended yet")
 SQUARES = {
@@ -55,6 +56,7 @@ TIME_LINE = (
 )
 COLUMNS = (
     Column("operation", "operation"),
+    Column("state", "verdict", FIGURES),
     Column("requests", "requests", COUNT),
     Column("right", "right", COUNT),
     Column("others", "others", SENTENCE),
@@ -97,20 +99,42 @@ def storm_report(path: Path, found: StormFile) -> Report:
 
 
 def _rows(found: StormFile) -> tuple[Row, ...]:
-    """A row for each operation: what came of its requests."""
-    by_operation: dict[str, Counter[str]] = {}
+    """A row for each operation: its word, and what came of its requests."""
+    by_operation: dict[str, list[StormRequest]] = {}
     for request in found.sequence:
-        by_operation.setdefault(request.operation, Counter())[request.outcome] += 1
+        by_operation.setdefault(request.operation, []).append(request)
     rows = []
-    for name, counts in sorted(by_operation.items()):
+    for name, requests in sorted(by_operation.items()):
+        counts = Counter(request.outcome for request in requests)
         others = ", ".join(
             f"{count} {word}" for word, count in sorted(counts.items()) if word != "right"
         )
-        asked = sum(counts.values())
         rows.append(
-            {"operation": name, "requests": asked, "right": counts["right"], "others": others}
+            {
+                "operation": name,
+                "state": _word(found, requests),
+                "requests": len(requests),
+                "right": counts["right"],
+                "others": others,
+            }
         )
     return tuple(map(Row, rows))
+
+
+def _word(found: StormFile, requests: Sequence[StormRequest]) -> Word | None:
+    """What a storm says of one operation, never more than it says of all of them; None if no
+    answer of it was waited for, or the storm has not ended yet."""
+    answered = [request for request in requests if request.outcome != "cancelled"]
+    if found.verdict is None or not answered:
+        return None
+    lost_again = {replay.key for replay in found.suspects if replay.lost > replay.cold_lost}
+    is_faulty = any(request.outcome in CERTAIN or request.key in lost_again for request in answered)
+    right = sum(request.outcome == "right" for request in answered)
+    return row_word(
+        fails=found.verdict.word == FAIL and is_faulty,
+        passes=found.verdict.word == PASS or (not is_faulty and right >= WEAK * len(answered)),
+        points=is_faulty,
+    )
 
 
 def _time_line(found: StormFile, first: StormRequest) -> Table:

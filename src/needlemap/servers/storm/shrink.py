@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from math import ceil, comb, log
+from math import ceil, log
 from typing import Any
 
 from needlemap.asking.session import make_model
@@ -23,10 +23,10 @@ from needlemap.servers.storm.act import ACTS, Act, Round, Stream, key_of
 from needlemap.servers.storm.file import STORM, StormFile, StormRequest
 from needlemap.servers.storm.operation import SHORTEST
 from needlemap.servers.storm.outcome import CERTAIN, LOST, MOVED, RequestOutcome
-from needlemap.servers.storm.rare import lowest_rate
 from needlemap.servers.storm.reference import SetBeside
 from needlemap.servers.storm.storm import SHRINK, Answered, Storm
 from needlemap.servers.storm.storming import StormInRounds
+from needlemap.stats.exact import binomial_tail, lowest_rate
 
 TRIED = 6  # suspects that are replayed first
 FIRST, SELDOM_FIRST = 10, 50  # replays of each of them; where none failed in the first
@@ -113,10 +113,7 @@ def enough(rate: float) -> tuple[int, int]:
     """
 
     def is_reached(failures: int, replays: int) -> bool:
-        fewer = sum(
-            comb(replays, k) * rate**k * (1 - rate) ** (replays - k) for k in range(failures)
-        )
-        return fewer <= _SURE
+        return 1 - binomial_tail(failures, replays, rate) <= _SURE
 
     for failures in range(ENOUGH, 0, -1):
         for replays in range(failures, MOST + 1):

@@ -41,7 +41,6 @@ from needlemap.servers.storm.judge import (
 from needlemap.servers.storm.moves import Moves, moved_by
 from needlemap.servers.storm.operations.fresh import Fresh
 from needlemap.servers.storm.outcome import MOVED, Hider, RequestOutcome, judge_answer
-from needlemap.servers.storm.rare import Block, log_blocks
 from needlemap.servers.storm.reference import SetBeside
 from needlemap.servers.storm.storm import (
     BESIDE,
@@ -55,6 +54,7 @@ from needlemap.servers.storm.storm import (
     first_round,
 )
 from needlemap.servers.storm.texts import LINE
+from needlemap.stats.bets import Block, log_blocks
 from needlemap.stats.verdicts import PASS, SUSPECT, Verdict
 
 WEIGHED_SHARE = 0.15  # of requests whose margins are compared: the reference costs CPU

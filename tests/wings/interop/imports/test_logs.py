@@ -15,7 +15,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.files import MOST_BYTES
 from needlemap.interop.imported import OtherTools
 from needlemap.interop.sources import is_other_tools, read
-from needlemap.stats.difference import mcnemar
+from needlemap.stats.exact import mcnemar
 
 HEAD = {"version": 2, "status": "success", "eval": {"model": "mockllm/model", "task": "sums"}}
 

@@ -116,13 +116,13 @@ def test_places_far_from_the_last_block_count_too():
     """Only sixteen places near the prompt's end were tried, so that one token in 32 passed."""
     came = checked(lost_at_one_token_in_32)
     assert came.code in (1, 5)
-    (edges,) = [said for said in came.said if said.startswith("edges")]
-    assert "where place % 32 = 17" in edges
+    (pattern,) = [said for said in came.said if said.startswith("pattern")]
+    assert "where place % 32 = 17" in pattern
 
 
 def test_a_model_that_is_weak_at_one_depth_is_not_blamed_for_the_places_there():
     came = checked(weak_at_the_head)
-    assert "edges" not in came.failing
+    assert "pattern" not in came.failing
 
 
 def test_a_head_that_is_lost_and_not_counted_is_a_cut():

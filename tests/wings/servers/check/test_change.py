@@ -64,7 +64,7 @@ def test_each_way_of_asking_is_blamed_by_its_own_probe():
     kinds = {
         "cache": lambda ask: ask.size >= 32_000 and ask.way in ("warm", "tail", "again"),
         "load": lambda ask: ask.size >= 32_000 and ask.way == "loaded",
-        "comb": lambda ask: ask.size >= 32_000 and ask.length % 4 == 1,
+        "pattern": lambda ask: ask.size >= 32_000 and ask.length % 4 == 1,
     }
     for probe, is_lost in kinds.items():
         found = judge(*asked(is_lost))
@@ -76,12 +76,12 @@ def test_one_length_in_four_is_blamed_on_lengths_alone():
     """`cache` failed where the prompts behind its hits all had a length that is computed wrong."""
     for rest in range(4):
         found = judge(*asked(lambda ask, rest=rest: ask.size > 8_000 and ask.length % 4 == rest))
-        assert failing(found) == {"comb"}, rest
+        assert failing(found) == {"pattern"}, rest
 
 
 def test_where_nothing_is_found_only_the_lengths_look_like_a_fault():
     """A server that lost everything was told of a leak between users, with no leak seen."""
     found = judge(*asked(lambda _: True))
     shown = {each.probe: each.known for each in found.findings if each.is_open}
-    assert {"mates", "same", "comb", "edges"} <= set(shown)
+    assert {"mates", "same", "pattern"} <= set(shown)
     assert [probe for probe, known in shown.items() if known] == ["length"]

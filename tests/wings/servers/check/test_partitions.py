@@ -41,6 +41,9 @@ def place(seen: Seen) -> float:
 
 def test_partitions_share_one_level():
     assert sum(partition.share for partition in PARTITIONS) == pytest.approx(1.0)
+    levels = {partition.name: partition.level for partition in PARTITIONS}
+    assert levels.pop("residue") == 0.1
+    assert sum(levels.values()) == pytest.approx(0.01)
     assert len({partition.name for partition in PARTITIONS}) == len(PARTITIONS)
 
 

@@ -149,7 +149,7 @@ MUTANTS = (
         "one-length-in-four",
         "A wrong token in decoding where the prompt's length is 3 mod 4; round lengths are right.",
         "https://github.com/vllm-project/vllm/issues/55927",
-        "comb",
+        "pattern",
         _engine(OneLengthInFour),
     ),
     Mutant(

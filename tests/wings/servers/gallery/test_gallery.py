@@ -24,7 +24,8 @@ from threads import THREADS
 from gauge_faults import begun
 from needlemap.servers.check import KnownIssue, Options, probes
 from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule
-from needlemap.servers.check.exact import ALPHA, lost_tail, strata_tail, upper_tail
+from needlemap.servers.check.effects import ALPHA
+from needlemap.stats.exact import lost_by_chance
 
 STORMS = {fault.name: fault.thread for fault in FAULTS.values()}
 STORMS |= {name: fault.thread for name, (fault, _) in REPORTED.items()}
@@ -139,19 +140,4 @@ def test_another_probe_changes_no_level():
 def test_all_of_24_pairs_lost_is_a_fail_at_each_of_the_first_20_looks():
     for name in ("cache", "load", "onset", "reference", "cut"):
         level = probes()[name].level(20, 3)
-        assert lost_tail(24, 0) <= (level / 2 if name == "reference" else level), name
-
-
-def test_tails_are_exact():
-    stats = pytest.importorskip("scipy.stats", reason="needs scipy")
-    assert lost_tail(7, 2) == pytest.approx(stats.binom.sf(6, 9, 0.5))
-    assert upper_tail(4, 60, 0.05) == pytest.approx(stats.binom.sf(3, 60, 0.05))
-    alone = stats.hypergeom(16, 5, 4).sf(2)
-    assert strata_tail([(16, 4, 5, 3)]) == pytest.approx(alone)
-    both = sum(
-        stats.hypergeom(16, 5, 4).pmf(i) * stats.hypergeom(12, 3, 6).pmf(j)
-        for i in range(5)
-        for j in range(4)
-        if i + j >= 5
-    )
-    assert strata_tail([(16, 4, 5, 3), (12, 6, 3, 2)]) == pytest.approx(both)
+        assert lost_by_chance(24, 0) <= (level / 2 if name == "reference" else level), name

@@ -46,7 +46,7 @@ THREADS = (
     Thread("vllm#50576", "one band of lengths is wrong", "reference", "one-band-of-lengths"),
     Thread("vllm#42426", "garbage when the cache is nearly full", storm="salad"),
     Thread("sglang#34947", "one long extend computes no attention", "onset", "one-long-extend"),
-    Thread("sglang#29633", "hits of one length modulo 64", "comb", "one-length-in-four"),
+    Thread("sglang#29633", "hits of one length modulo 64", "pattern", "one-length-in-four"),
     Thread("sglang#22819", "a prefix of exactly 64 tokens", storm="edge"),
     Thread("sglang#23392", "a cancel spoils other requests", storm="double-free"),
     Thread("sglang#23020", "right and wrong in turn, ever more often", "same", "race-over-rows"),

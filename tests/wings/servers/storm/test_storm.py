@@ -22,6 +22,7 @@ from needlemap.servers.storm.judge import (
     Seen,
     Seens,
     Suspect,
+    bound_words,
     judge_storm,
     log_spoilt,
 )
@@ -30,6 +31,7 @@ from needlemap.servers.storm.outcome import RequestOutcome
 from needlemap.servers.storm.plan import CALM, make_round
 from needlemap.servers.storm.storm import Storm, StormOptions
 from needlemap.servers.storm.storming import StormInRounds
+from needlemap.stats.bets import highest_rate
 
 LIMITS = Limits(2_000, load=4, answer_tokens=60, kv_tokens=6_000)
 
@@ -469,3 +471,8 @@ def test_a_files_word_does_not_let_clients_go_away_at_anothers_server(tmp_path):
         Storm.of(options, tmp_path)
     assert Storm.of(replace(options, own=True), tmp_path).limits.cancels
     assert Storm.of(replace(options, flags=SIDE), tmp_path).limits.cancels
+
+
+def test_the_sentence_of_a_storm_without_a_fault():
+    said = bound_words("0", 2_310, highest_rate(0, 2_310))
+    assert said == "0 of 2,310: under 0.21 % at any time looked, of requests mixed as here"

@@ -6,12 +6,7 @@ from random import Random
 
 import pytest
 
-from needlemap.servers.storm.rare import bound_words, highest_rate, log_blocks, log_pairs, needed
-
-
-def test_the_sentence_of_a_storm_without_a_fault():
-    said = bound_words("0", 2_310, highest_rate(0, 2_310))
-    assert said == "0 of 2,310: under 0.21 % at any time looked, of requests mixed as here"
+from needlemap.stats.bets import highest_rate, log_blocks, log_pairs, needed
 
 
 def test_more_families_without_a_fault_bring_the_bound_down():

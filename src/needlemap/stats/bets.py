@@ -1,4 +1,4 @@
-"""Rare faults: a bound of their rate, and bets on suspects, both valid however often one
+"""Rare events: a bound of their rate, and bets on what loses more, all valid however often one
 looks.
 
 The unit of the bound is whatever shares nothing with others: a family of sessions. Its value
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from math import ceil, comb, exp, inf, lgamma, log, log1p
+from math import comb, exp, inf, lgamma, log, log1p
 
 ALPHA = 0.05  # how often the bound may be too low, at any look
 FEW, MANY = 1.0, 500.0  # the mixture over rates that the bets are on: beta(1, 500)
@@ -51,20 +51,6 @@ def highest_rate(faulty: float, n: int, alpha: float = ALPHA) -> float:
     return high
 
 
-def lowest_rate(hits: int, n: int, alpha: float = ALPHA) -> float:
-    """The lower end of a rate's exact interval (Clopper and Pearson 1934, Biometrika 26:404).
-
-    >>> round(lowest_rate(20, 20), 3), round(lowest_rate(3, 20), 3), lowest_rate(0, 20)
-    (0.832, 0.032, 0.0)
-    """
-    low, high = 0.0, hits / n if n else 0.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        tail = sum(comb(n, k) * middle**k * (1 - middle) ** (n - k) for k in range(hits, n + 1))
-        low, high = (middle, high) if tail < alpha / 2 else (low, middle)
-    return low
-
-
 def needed(rate: float, alpha: float = ALPHA) -> int:
     """Units without any fault that bring the bound below a rate.
 
@@ -78,29 +64,6 @@ def needed(rate: float, alpha: float = ALPHA) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if highest_rate(0.0, middle, alpha) < rate else (middle, high)
     return high
-
-
-def bound_words(faulty: str, n: int, high: float) -> str:
-    """The bound as it is printed, rounded up.
-
-    >>> bound_words("0", 2_310, highest_rate(0, 2_310))
-    '0 of 2,310: under 0.21 % at any time looked, of requests mixed as here'
-    """
-    under = f"under {rounded_up(high)} % at any time looked"
-    return f"{faulty} of {n:,}: {under}, of requests mixed as here"
-
-
-def rounded_up(share: float) -> str:
-    """A share in percent with two digits, never less than it is.
-
-    >>> rounded_up(0.00204), rounded_up(0.0125), rounded_up(1.0), rounded_up(0.12345)
-    ('0.21', '1.3', '100', '13')
-    """
-    percent = 100 * share
-    if percent >= 99:
-        return "100"
-    digits = 0 if percent >= 10 else 1 if percent >= 1 else 2
-    return f"{ceil(percent * 10**digits - 1e-9) / 10**digits:.{digits}f}"
 
 
 def _log_beta(a: float, b: float) -> float:
