@@ -30,9 +30,10 @@ _SERVER = "The server's model, BACKEND/NAME; by default the one that it lists."
 _LONG_AB = "(default: as in suite:long-ab)"
 CHECK_TEXTS = {"model": _SERVER}
 GATE_TEXTS = {
-    "lengths": "Tokens of prompt and answer: a list as 2k,8k or min:max:count[:linear|log].",
-    "repeats": "Texts; each has one prompt per length and depth.",
-    "max_answer_tokens": "Tokens of an answer, at most.",
+    "lengths": "Tokens of prompt and answer. (default 2k,8k)",
+    "depths": "Percent of the text before the needle. (default 0,25,50,75,100)",
+    "repeats": "Texts; each has one prompt per length and depth. (default 5)",
+    "max_answer_tokens": "Tokens of an answer, at most. (default 64)",
 }
 AB_TEXTS = {
     "model": "The model of an --arm that is a URL, BACKEND/NAME; by default the one that its "

@@ -210,7 +210,7 @@ def test_the_file_imports_the_standard_library_only():
     ("words", "message"),
     [
         (("--lengths", "100"), "A gate's --lengths start at 320, got 100."),
-        (("--repeats", "0"), "--repeats must be 1 or more, got 0."),
+        (("--repeats", "0"), "'repeats' in the command line: must be greater than or equal to 1"),
         (("--fail-under", "0"), "--fail-under is a mean in percent, above 0 and up to 100, got 0."),
     ],
 )
