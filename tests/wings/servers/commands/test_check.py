@@ -164,7 +164,7 @@ def test_without_a_model_and_an_address_nothing_is_checked(needlemap):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--probe", "combs"), "Did you mean 'comb'"),
+        (("--probe", "patern"), "Did you mean 'pattern'"),
         (("--max-length", "100"), "leaves no room for a check: use"),
         (("--max-length", "many"), "is not a number"),
         (("--require", "9k"), "--require 9k: no size and no probe"),
