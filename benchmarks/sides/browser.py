@@ -25,7 +25,8 @@ const until = async (there) => {
   await frame();
   return performance.now();
 };
-const mapped = () => document.querySelector("#page:not([hidden]) :is(#grid .cell, #sheet .chart svg)");
+const mapped = () =>
+  document.querySelector("#page:not([hidden]) :is(#grid .cell, #sheet .chart svg)");
 window.opened = until(mapped);
 addEventListener("pointerdown", (event) => {
   const trial = document.querySelector("#trial");

@@ -218,6 +218,22 @@ class Geometry:
                 found += [CheckHaystack(self, size, number) for number in numbers]
         return found
 
+    @cached_property
+    def drawn_lengths(self) -> Mapping[int, frozenset[int]]:
+        """The lengths of each size's prompts that lie between it and the size before."""
+        most = zip(self.sizes, self.amount.more, strict=True)
+        return {
+            size: frozenset(
+                ask.length
+                for at in range(self.count(size) + more)
+                if (haystack := CheckHaystack(self, size, at)).longest < size
+                for batch in haystack.batches
+                for ask in batch.asks
+                if ask.size == size and not ask.way.startswith("half")
+            )
+            for size, more in most
+        }
+
     @property
     def asking(self) -> Collection[Asks]:
         """The probes that ask in the first round: of a quick check the first alone."""

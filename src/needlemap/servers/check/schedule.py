@@ -167,22 +167,6 @@ class Schedule(Geometry):
             for batch in haystack.batches:
                 yield from batch.asks
 
-    @cached_property
-    def drawn_lengths(self) -> Mapping[int, frozenset[int]]:
-        """The lengths of each size's prompts that lie between it and the size before."""
-        most = zip(self.sizes, self.amount.more, strict=True)
-        return {
-            size: frozenset(
-                ask.length
-                for at in range(self.count(size) + more)
-                if (haystack := CheckHaystack(self, size, at)).longest < size
-                for batch in haystack.batches
-                for ask in batch.asks
-                if ask.size == size and not ask.way.startswith("half")
-            )
-            for size, more in most
-        }
-
     def cost(self, asks: Iterable[Ask]) -> Cost:
         """What some asks take, by the tokens that they share with the first of their
         haystack."""
