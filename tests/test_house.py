@@ -107,6 +107,7 @@ OF_MAPS = {  # draw maps, as they fill in, in the browser and as pictures
     "needlemap.reports.live",
     "needlemap.reports.page.document",
     "needlemap.reports.figures.shapes",
+    "needlemap.reports.figures.drawing",
 }
 OF_TABLES = {"needlemap.interop.trackers"}  # settings and cells, for TensorBoard
 
