@@ -157,7 +157,7 @@ OTHER: Mapping[str, tuple[Options, str]] = {  # options, and the server that is 
     "two probes": (replace(BASE, probes=("length", "cache")), "loses warm prompts"),
     "required size": (replace(BASE, require=("1264",)), "loses long prompts"),
     "required probe": (replace(BASE, require=("stop", "same")), "loses long prompts"),
-    "accepted": (replace(BASE, accept=("length@8000", "comb@8000")), "loses long prompts"),
+    "accepted": (replace(BASE, accept=("length@8000", "pattern@8000")), "loses long prompts"),
     "context": (replace(BASE, context=8_000), "sound"),
 }
 WALKED = ("sound", "errs at 2 %", "errs at 10 %", "loses some long prompts", "loses warm prompts")
