@@ -20,7 +20,7 @@ from needlemap.http.compatible import PROVIDERS
 from needlemap.models import Logprobs
 from needlemap.models.thinking import MARKS
 from needlemap.records.record import Record
-from needlemap.settings import KNOWN, Settings, marked
+from needlemap.settings import KNOWN, Settings, help_texts, marked
 from needlemap.settings.older_names import ELSEWHERE, TABLE
 from needlemap.stats.table_schema import CELLS, TRIALS, DataColumn
 
@@ -157,14 +157,15 @@ def older_table() -> str:
 def _settings(rows: Sequence[tuple[str, FieldInfo]]) -> str:
     return table(
         ("setting", "default", "what it is"),
-        [(f"`{name}`", _default(field.default), _described(field)) for name, field in rows],
+        [(f"`{name}`", _default(field.default), _described(name, field)) for name, field in rows],
     )
 
 
-def _described(field: FieldInfo) -> str:
+def _described(name: str, field: FieldInfo) -> str:
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     listed = ", ".join(f"`{choice}`" for choice in choices)
-    text = " ".join(str(field.description).split())  # a row of a table is one line
+    # A row of a table is one line.
+    text = " ".join(help_texts()[name].split())
     return f"{text} One of {listed}." if listed else text
 
 

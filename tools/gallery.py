@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS, SIDE, STEP, LEFT, TOP, ACROSS, LINES, GAP = ROOT / "docs", 9, 11, 108, 20, 24, 2, 14
 RIGHT, MOVED, WRONG, INK = "#cfe3d4", "#d98324", "#b3261e", "#444444"
 ROWS = {  # ways of asking that show what a probe tests
-    "comb": ("ask",),
+    "pattern": ("ask",),
     "cache": ("cold", "warm", "tail", "within"),
     "onset": ("cold", "warm", "half", "stepped"),
     "nats": ("cold", "warm"),
@@ -132,7 +132,7 @@ def rows_at(probe: str, check: Path, size: int) -> list[tuple[str, list[str]]]:
     for way in ROWS[probe]:
         folder = check / f"{way}-{size}"
         records = list(RunFolder(folder).records()) if folder.is_dir() else []
-        by_length = probe == "comb"
+        by_length = probe == "pattern"
         records.sort(key=lambda each: (by_length * each.length_tokens, each.repeat, each.depth))
         found.append((way, colours_of(spread(records), beside)))
         if probe in ("nats", "reference"):
