@@ -97,9 +97,15 @@ class Nats(Probe):
         if layout.options.moves:  # not learnt from a server that may be spoilt already
             told = min(told, most_moved(layout))
         beyond = [row for row in moved if row[0] > told]
-        n, p = len(moved), binomial_tail(len(beyond), len(moved), 0.5)
+        # A fault that begins at this size moves no margin of the haystacks between the sizes.
+        between = layout.drawn_lengths[size]
+        tested = [moved, [row for row in moved if row[2].ask.length not in between]]
+        counts = [(sum(row[0] > told for row in rows), len(rows)) for rows in tested]
+        n = len(moved)
+        p = min(1.0, 2 * min(binomial_tail(count, of, 0.5) for count, of in counts))
+        most_move = any(2 * count > of for count, of in counts)
         fails = p <= level and bool(beyond)
-        passes = n >= LEAST and len(beyond) <= n / 2
+        passes = n >= LEAST and not most_move
         effect = middle([row[0] for row in moved])
         said = f"{len(beyond)} of {n} margins move once cached"
         if beyond:
@@ -107,7 +113,7 @@ class Nats(Probe):
             said += f", by {effect.value if effect else 0:.2g} nats a token, noise {noise:.2g}"
         return AtSize(
             size,
-            row_word(fails=fails, passes=passes, points=2 * len(beyond) > n),
+            row_word(fails=fails, passes=passes, points=most_move),
             n,
             len(beyond),
             0,

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "storm"))
 
 from boxed_engine import FAULTS
-from mutants import BOX, LONGEST, MUTANTS, SIZES, begins_at, examined
+from mutants import BOX, LONGEST, MUTANTS, SEED, SIZES, begins_at, examined
 from reported_faults import REPORTED
 from threads import THREADS
 
@@ -63,7 +63,7 @@ def test_a_server_that_answers_beyond_the_context_that_it_tells_is_named(tmp_pat
     """The model in the box refuses no length: said to take 256 tokens, it is caught at 257."""
     options = Options(LONGEST, probes=("window", "length"), context=LONGEST)
     told = CheckOptions({"max_answer_tokens": 24, **BOX}, options)
-    asking = ProbesOnSchedule(Check.of(told, tmp_path / "c"))
+    asking = ProbesOnSchedule(Check.of(told, tmp_path / "c", SEED))
     (found,) = [each for each in asyncio.run(asking.run()).findings if each.probe == "window"]
     assert (found.probe, found.state, found.worst.length_tokens) == (
         "window",
