@@ -261,3 +261,17 @@ def test_single_cells_that_agree_up_to_a_cliff_do_not_make_every_length_doubtful
         assert found.low <= 12_000 <= found.high
         low_ends.append(found.low)
     assert min(low_ends) >= 5_600
+
+
+def test_an_interval_beyond_the_longest_length_holds_a_point_within():
+    """A page of a check ended in a traceback: of haystacks of drawn lengths, a single one was
+    wrong, and most draws leave it out."""
+    scores = {(repeat, 100 + repeat, 0.5): 1.0 for repeat in range(23)}
+    scores |= {(repeat, 123, 0.5): 1.0 for repeat in range(18)}
+    scores |= {(23, 117, 0.5): 0.0}
+    found = effective_length(cube_of(scores, set(scores)), parse_rule("relative:85"))
+    assert found is not None
+    assert not found.crawls
+    assert found.value is not None
+    assert 100 < found.value < 124
+    assert found.high == inf

@@ -447,7 +447,8 @@ def _crawls(
     if low is None or high is None or rule.kind not in ("absolute", "relative"):
         return False
     base = curve[0] if rule.kind == "relative" else 1.0
-    start, end = max(low, lengths[0]), min(high, lengths[-1])
+    # Both ends may lie beyond the longest length, or below the shortest, while the point does not.
+    start, end = np.clip((low, high), lengths[0], lengths[-1])
     inside = (lengths >= start) & (lengths <= end)
     near = np.abs(curve[inside] - rule.threshold * base) < FLAT
     return bool(log2(end / start) > CRAWL and near.all())
