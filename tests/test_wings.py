@@ -182,6 +182,7 @@ MIXED = [
     "test_settings",
     "test_transcripts",
     "test_trials",
+    "test_untrusted",
     "test_unused_settings",
     "tokenizers/test_names",
 ]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -144,9 +142,7 @@ def test_filtered_answers_are_counted_next_to_the_mean(typed, serve, finish):
     assert (told["missing"], told["refused_or_filtered"]) == (0, 2)
     typed("report", "r", "-o", "r.html")
     page = (typed.folder / "r.html").read_text("utf-8")
-    (data,) = re.findall(r'id="summary">([\w+/=]+)</script>', page)
-    (shown,) = json.loads(gzip.decompress(b64decode(data)))["runs"]
-    assert shown["overall"]["withheld"] == 2
+    assert re.search(r">Refused or filtered<.{0,80}>2<", page, re.DOTALL)
 
 
 FILTERS = {

@@ -6,7 +6,7 @@ A sheet is texts and curves and knows nothing of how it is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -41,7 +41,9 @@ def to_sheet(
     headed = [table for table in report.tables if not table.folded]
     tables = [_table(each, views) for each in report.all_tables if _is_drawn(each)]
     lines = report.sentences(without=[*folded, *headed])
-    advice = [detail for table in headed for row in table.shown for detail in row.details]
+    advice = [
+        detail for table in headed for row in table.shown for detail in _not_in_cells(table, row)
+    ]
     return {
         "key": key,
         "name": name,
@@ -63,6 +65,16 @@ def to_sheet(
         "advice": list(map(hidden, advice)),
         "lines": [hidden(line) for line in lines],
     }
+
+
+def _not_in_cells(table: Table, row: Row) -> Iterator[str]:
+    """Yield a row's details, without a sentence that one of its cells shows too."""
+    sentences = {
+        str(column.value(row)) for column in table.heads if column.wide and column.unit is SENTENCE
+    }
+    for detail in row.details:
+        if detail.partition(": ")[2] not in sentences:
+            yield detail
 
 
 def _is_drawn(table: Table) -> bool:
