@@ -323,5 +323,5 @@ def test_trust_is_given_in_one_way_and_only_where_code_runs(folder: Path) -> Non
     given = {"model_options": {"trust_remote_code": True}}
     with pytest.raises(SettingsError, match="Type: --trust-remote-code"):
         prepare(settings(folder).model_copy(update=given))
-    with pytest.raises(SettingsError, match="a server is told"):
+    with pytest.raises(SettingsError, match="it needs a model of hf or lmdeploy"):
         configure(None, {"model": "openai/m", "tokenizer": "qwen3", "trust_remote_code": True})

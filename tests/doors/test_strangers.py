@@ -238,7 +238,8 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     ],
     "import": [("AT", "-o", "new")],
     "compare": [("AT", "AT"), ("own", "AT", "--answers"), ("own", "AT", "--json")],
-    "gauge": [],  # reads no folder
+    "export": [],  # reads no folder
+    "gauge": [],  # reads none
     "list": [("runs", "AT"), ("runs", ".")],
     "replay": [
         ("AT", *AT), ("AT", *AT, "--ask"),
