@@ -28,6 +28,9 @@ RUN = 12
 WINDOWS = (2, 4, 8, 16, 32)  # parts of the time; each window begins at half of one
 # Facts that must be lost of a haystack: one that is missed is often missed in each question on it.
 FACTS = 3
+# A haystack is lost if so much of it is: with fewer shares, a band of a few lengths, in which one
+# prompt of six is found by chance, passed.
+LOST_SHARES = (("whole", 1.0), ("nearly whole", 0.8), ("mostly", 0.5))
 RESIDUES = (2, 3, 4, 8, 16, 32, 64)  # of tokens: what kernels and blocks count in
 CHUNKS = (2, 3, 4, 5, 6, 7, 8, 10)  # of pages, blocks and chunks
 UNITS = (512, 4_096, 8_192)  # tokens of pages, blocks and chunks
@@ -355,7 +358,7 @@ def by_head(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
         for found in by_haystack(prompts).values()
         if len({prompt.place_bin for prompt in found}) >= FACTS
     ]
-    for words, share in (("whole", 1.0), ("mostly", 0.5)):
+    for words, share in LOST_SHARES:
         least = [max(FACTS, round(share * len(found) + 0.49)) for found in rows]
         lost = [
             found
@@ -366,7 +369,7 @@ def by_head(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
             count_tail([strata.rate(prompt) for prompt in found], most)
             for found, most in zip(rows, least, strict=True)
         ]
-        p = 2 * count_tail(chances, len(lost))
+        p = len(LOST_SHARES) * count_tail(chances, len(lost))
         if len(lost) >= 2 and p <= level:
             name = f"where a haystack is lost {words}: {len(lost)} of {len(rows)} haystacks"
             yield Group("", name, tuple(prompt for found in lost for prompt in found), p)
