@@ -3,6 +3,10 @@ it."""
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
+from base64 import b64decode
 from typing import Any
 
 import pytest
@@ -164,7 +168,11 @@ def test_a_spent_thinking_budget_is_drawn_apart_from_a_wrong_answer(needlemap, w
     assert figure.count("1 thinking budget spent") == 1  # the cell's words
     assert ">thinking budget spent<" in figure  # the legend
     needlemap("report", "r", "-o", "page.html")
-    assert "cell thought" in (needlemap.folder / "page.html").read_text("utf-8")
+    page = (needlemap.folder / "page.html").read_text("utf-8")
+    (data,) = re.findall(r'id="summary">([\w+/=]+)</script>', page)
+    (run,) = json.loads(gzip.decompress(b64decode(data)))["runs"]
+    assert run["chart"].count(">thinking budget spent<") == 1
+    assert "thinking budget spent" in [name for name, *_ in run["facts"]]
 
 
 def test_a_map_without_thinking_has_no_such_mark(needlemap, wire):
