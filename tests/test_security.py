@@ -172,6 +172,8 @@ def test_letters_of_all_scripts_stay_and_what_moves_a_cursor_goes():
 def test_there_is_one_way_to_the_terminal():
     """An import's summary printed a model's name as it was: titles were set, screens cleared."""
     source = Path(__file__).parent.parent / "src" / "needlemap"
+    # The gate is copied into other projects, so it imports nothing of ours; it cleans by itself.
+    ways = {source / "text" / "printing.py", source / "servers" / "gate" / "gate_file.py"}
     for file in source.rglob("*.py"):
         calls = [
             node
@@ -179,7 +181,7 @@ def test_there_is_one_way_to_the_terminal():
             if isinstance(node, ast.Call)
         ]
         printing = [call for call in calls if ast.unparse(call.func) in _PRINTERS]
-        assert not printing or file == source / "text" / "printing.py", (file, printing[0].lineno)
+        assert not printing or file in ways, (file, printing[0].lineno)
 
 
 _PRINTERS = ("print", "sys.stdout.write", "sys.stderr.write", "typer.echo", "click.echo")

@@ -238,14 +238,14 @@ def run_gate(
     """
     if seed is None:
         seed = SystemRandom().randrange(10**6)
-    print(f"seed {seed}", flush=True)
+    say(f"seed {seed}")
     server = Server(base_url, model, key_env, timeout_s)
 
     def ask(prompt: Prompt) -> float | None:
         try:
             return score_answer(server.ask(prompt.text)[0], prompt.number)
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-            print(f"missing: {prompt.length} tokens, depth {prompt.depth:g}: {error}", flush=True)
+            say(f"missing: {prompt.length} tokens, depth {prompt.depth:g}: {error}")
             return None
 
     a_token = measured_characters(server, seed)
@@ -366,6 +366,11 @@ def t_cdf(t: float, freedom: int) -> float:
     return 0.5 + inside / 2
 
 
+def say(text: str) -> None:
+    """Print a line, without what a server's words could do to a terminal."""
+    print("".join(letter if letter.isprintable() else "?" for letter in text), flush=True)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run the gate as a command; return its exit code."""
     parser = argparse.ArgumentParser(
@@ -392,9 +397,9 @@ def main(words: Sequence[str] | None = None) -> int:
             timeout_s=typed.timeout_s,
         )
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        print(f"NO RESULT gate: {typed.base_url} does not list its models: {error}")
+        say(f"NO RESULT gate: {typed.base_url} does not list its models: {error}")
         return CODES["NO RESULT"]
-    print(outcome.line)
+    say(outcome.line)
     return outcome.exit_code
 
 

@@ -24,6 +24,7 @@ from needlemap.servers.gate.gate_file import (
     cluster_interval,
     judge,
     make_prompt,
+    say,
     score_answer,
 )
 from needlemap.stats.intervals import cluster_mean
@@ -122,6 +123,11 @@ def test_refused_prompts_are_missing_and_never_right(gate, serve):
 def test_a_server_that_is_not_there_has_no_result(gate):
     code, line = gate("http://127.0.0.1:9/v1", "--model", "tiny", "--repeats", "1")
     assert (code, line[:13]) == (3, "NO RESULT gat")
+
+
+def test_what_a_server_says_does_nothing_to_a_terminal(capsys):
+    say("HTTP Error 500: \x1b]0;owned\x07\x1b[2J")
+    assert capsys.readouterr().out == "HTTP Error 500: ?]0;owned??[2J\n"
 
 
 def test_the_same_seed_sends_the_same_prompts():
