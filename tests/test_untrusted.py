@@ -76,7 +76,8 @@ def test_json_of_others_is_read_by_one_function() -> None:
         for file in SOURCE.rglob("*.py")
         if re.search(r"\bjson\.loads?\(|from json import .*loads", file.read_text())
     }
-    assert readers - TRUSTED == {"untrusted.py"}
+    # The gate is copied into other projects, so it imports nothing of ours; it bounds by itself.
+    assert readers - TRUSTED == {"untrusted.py", "servers/gate/gate_file.py"}
 
 
 @pytest.mark.parametrize("value", NOT_COUNTS)

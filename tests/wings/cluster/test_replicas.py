@@ -86,7 +86,7 @@ def test_a_prompt_that_kills_its_replica_three_times_is_set_aside_by_name_and_th
     done = needlemap("run", *model, *GRID, "-o", "r", "--workers", "2", code=3)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("needlemap: set aside")]
     assert "300 tokens at depth 0 %, repeat 0: 3 replicas were lost while they answered it" in line
-    assert done.stderr.splitlines()[-1].startswith("needlemap: not measured: 1 replica lost.")
+    assert done.stderr.splitlines()[-1].startswith("NO RESULT run: not measured: 1 replica lost; ")
     scored_once(needlemap, 39)
     del needlemap.environment["DEADLY"]
     needlemap("run", *model, *GRID, "-o", "r")

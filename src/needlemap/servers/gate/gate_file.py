@@ -50,6 +50,10 @@ AROUND = 80
 # Characters of these texts that make a token, until the server has counted some.
 CHARACTERS_A_TOKEN = 4.0
 ATTEMPTS = 4
+# A longer reply is cut off, and then no JSON.
+MOST_BYTES = 2**24
+# What a server may make a request end with: a dead address, a refusal, a reply of another shape.
+BROKEN = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError)
 # Fewer haystacks do not show how haystacks differ: a correlation within them is assumed.
 FEWEST = 5
 ASSUMED = 0.05
@@ -187,8 +191,9 @@ class Server:
                 "temperature": 0,
             },
         )
-        counted = (reply.get("usage") or {}).get("prompt_tokens") or 0
-        return reply["choices"][0]["message"].get("content") or "", counted
+        counted = (reply.get("usage") or {}).get("prompt_tokens")
+        answer = reply["choices"][0]["message"].get("content")
+        return str(answer or ""), counted if isinstance(counted, int) else 0
 
     def _fetch(self, path: str, body: object = None) -> dict:  # type: ignore[type-arg]
         headers = {"Content-Type": "application/json"}
@@ -199,14 +204,15 @@ class Server:
         for attempt in range(ATTEMPTS):
             try:
                 with urllib.request.urlopen(request, timeout=self.timeout_s) as reply:
-                    content = json.loads(reply.read())
+                    content = json.loads(reply.read(MOST_BYTES))
                 if not isinstance(content, dict):
                     raise ValueError("the reply is not a JSON object")
                 return content
             except urllib.error.HTTPError as error:
                 if attempt == ATTEMPTS - 1 or not (error.code == 429 or error.code >= 500):
                     raise
-            except (OSError, ValueError):
+            # A page in place of JSON does not heal: only a lost connection is tried again.
+            except OSError:
                 if attempt == ATTEMPTS - 1:
                     raise
             time.sleep(2**attempt)
@@ -244,7 +250,7 @@ def run_gate(
     def ask(prompt: Prompt) -> float | None:
         try:
             return score_answer(server.ask(prompt.text)[0], prompt.number)
-        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        except BROKEN as error:
             say(f"missing: {prompt.length} tokens, depth {prompt.depth:g}: {error}")
             return None
 
@@ -268,7 +274,7 @@ def measured_characters(server: Server, seed: int) -> float:
     text = " ".join(make_text(Random(f"{seed}:ratio"), 4_000))
     try:
         counted = server.ask(text)[1]
-    except (OSError, ValueError, KeyError, IndexError, TypeError):
+    except BROKEN:
         counted = 0
     # The chat template's tokens are counted too; they are few beside a thousand.
     return len(text) / counted if counted > len(text) / 20 else CHARACTERS_A_TOKEN
@@ -396,7 +402,7 @@ def main(words: Sequence[str] | None = None) -> int:
             parallel=typed.parallel,
             timeout_s=typed.timeout_s,
         )
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+    except BROKEN as error:
         say(f"NO RESULT gate: {typed.base_url} does not list its models: {error}")
         return CODES["NO RESULT"]
     say(outcome.line)

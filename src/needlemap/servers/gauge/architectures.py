@@ -9,13 +9,14 @@ but its sizes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.files import read_regular
+from needlemap.untrusted import read_json
 
 LONGEST = 32_768  # positions of a twin
 WINDOW = 64  # tokens of a sliding window, and of Llama 4's chunks
@@ -326,10 +327,10 @@ def is_per_layer(value: Any, layers: Any) -> bool:
 
 
 def read_own_config(path: Path) -> dict[str, Any]:
-    """A config.json, or that of a folder. Raises SettingsError."""
+    """Return a config.json, or that of a folder. Raises NeedlemapError."""
     path = path / CONFIG if path.is_dir() else path
     try:
-        told = json.loads(path.read_text("utf-8"))
+        told = read_json(read_regular(path))
     except (OSError, ValueError) as error:
         raise SettingsError(f"--like {path}: {error}") from None
     if not isinstance(told, dict) or not isinstance(told.get("model_type"), str):

@@ -31,6 +31,9 @@ from needlemap.stats.intervals import cluster_mean
 from needlemap.tasks import Reference
 
 
+NAMES = ("LENGTHS", "DEPTHS", "REPEATS", "FAIL_UNDER", "ANSWER_TOKENS")
+
+
 class Answers(BaseHTTPRequestHandler):
     """A server that finds the fact, but for prompts that `is_lost` names."""
 
@@ -120,6 +123,21 @@ def test_refused_prompts_are_missing_and_never_right(gate, serve):
     assert line.endswith("72 prompts of 24 haystacks, 72 missing.")
 
 
+@pytest.mark.parametrize("body", ["<html>", "[1]", '{"choices": 5}', "[" * 100_000, "{}"])
+def test_replies_of_another_shape_are_missing(gate, monkeypatch, serve, body):
+    class Odd(Answers):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+    monkeypatch.setattr("tests.wings.servers.gate.test_gate.Answers", Odd)
+    code, line = gate(serve(), "--repeats", "1")
+    assert (code, line) == (3, "NO RESULT gate: no answer was scored; is the server running?")
+
+
 def test_a_server_that_is_not_there_has_no_result(gate):
     code, line = gate("http://127.0.0.1:9/v1", "--model", "tiny", "--repeats", "1")
     assert (code, line[:13]) == (3, "NO RESULT gat")
@@ -200,7 +218,7 @@ def test_settings_stand_in_the_file(typed, tmp_path):
     values = {
         node.targets[0].id: ast.literal_eval(node.value)
         for node in ast.parse(file.read_text("utf-8")).body[:40]
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.Constant)
+        if isinstance(node, ast.Assign) and node.targets[0].id in NAMES
     }
     assert values["LENGTHS"] == (4_000, 32_000)
     assert values["DEPTHS"] == (0.0, 25.0, 50.0, 75.0, 100.0)
