@@ -24,7 +24,7 @@ from needlemap.reports.renderers.html import (
     isolated,
     listed,
     prose,
-    said,
+    sentence_html,
     soft,
     table,
     verdict_sign,
@@ -88,7 +88,7 @@ def _stands_in(value: str, answer: str) -> bool:
 def _readings(rows: Iterable[Sequence[str]]) -> str:
     """What is known at a glance: a word, a value, a note, a kind; nothing without a row."""
     shown = "".join(
-        f'<div class="reading-of {kind}"><dt>{visible(word)}</dt><dd><b>{said(value)}</b>'
+        f'<div class="reading-of {kind}"><dt>{visible(word)}</dt><dd><b>{sentence_html(value)}</b>'
         f"{_note(note)}</dd></div>"
         for word, value, note, kind in rows
     )
@@ -96,7 +96,7 @@ def _readings(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _note(note: str) -> str:
-    return "".join(f'<span class="soft">{said(line)}</span>' for line in note.splitlines())
+    return "".join(f'<span class="soft">{sentence_html(line)}</span>' for line in note.splitlines())
 
 
 def _change_readings(found: Data) -> Iterator[Sequence[str]]:
@@ -158,15 +158,15 @@ def _answer(sheet: Data, advice: Sequence[str] = ()) -> str:
     """What it comes to, in a sentence, with why; then what to do."""
     if "verdict" in sheet:
         word, claim, rests, todo = sheet["verdict"]
-        why = f'<p class="why">{said(_sentence(_begun(rests)))}</p>' if rests else ""
-        shown = f'<p class="answer">{verdict_sign(word)} <b>{said(_sentence(claim))}</b></p>{why}'
+        why = f'<p class="why">{sentence_html(_sentence(_begun(rests)))}</p>' if rests else ""
+        shown = f'<p class="answer">{verdict_sign(word)} <b>{sentence_html(_sentence(claim))}</b></p>{why}'
         known = [*([f"Next: {todo}"] if todo else []), *advice]
         return _part("answer", shown + "".join(map(_advised, known)))
     head, _, why = sheet["answer"].partition("; ")
     if not head:
         return ""
-    rest = f'<p class="why">{said(_sentence(_begun(why)))}</p>' if why else ""
-    shown = f'<p class="answer"><b>{said(_sentence(head))}</b></p>{rest}'
+    rest = f'<p class="why">{sentence_html(_sentence(_begun(why)))}</p>' if why else ""
+    shown = f'<p class="answer"><b>{sentence_html(_sentence(head))}</b></p>{rest}'
     return _part("answer", shown + "".join(map(_advised, advice)))
 
 
@@ -182,7 +182,7 @@ def _sentence(text: str) -> str:
 
 def _advised(text: str) -> str:
     """What something looks like and what to try, a line each."""
-    lines = "<br>".join(said(line.strip()) for line in text.splitlines())
+    lines = "<br>".join(sentence_html(line.strip()) for line in text.splitlines())
     return f'<p class="advice">{lines}</p>'
 
 
@@ -255,8 +255,12 @@ def _cell(text: str, share: float | None, kind: str = "") -> str:
     if text in SIGNS:
         return f'<span class="words">{verdict_sign(text)}</span>'
     if share is not None:
-        return f'<span class="tint" data-share="{share}">{said(text)}</span>'
-    return f'<span class="{kind}">{said(text)}</span>' if kind and text else said(text)
+        return f'<span class="tint" data-share="{share}">{sentence_html(text)}</span>'
+    return (
+        f'<span class="{kind}">{sentence_html(text)}</span>'
+        if kind and text
+        else sentence_html(text)
+    )
 
 
 def _run(run: Data) -> str:
@@ -285,7 +289,10 @@ def _effective(found: Data) -> list[str]:
     value, rule = found["value"], found["rule"]
     unit = "" if value.startswith("-") else " %" if rule.startswith("auc") else " tokens"
     name = f'<span class="rule">{visible(rule)}</span>'
-    return [f'{name}<span class="soft">{said(found["says"])}</span>', f"<b>{said(value)}</b>{unit}"]
+    return [
+        f'{name}<span class="soft">{sentence_html(found["says"])}</span>',
+        f"<b>{sentence_html(value)}</b>{unit}",
+    ]
 
 
 def _map(run: Data) -> str:

@@ -29,7 +29,7 @@ def _letter(letter: str) -> str:
     return escape(letter)
 
 
-def said(text: str) -> str:
+def sentence_html(text: str) -> str:
     """A text of ours as pages set it, its addresses as links."""
     pieces = _ADDRESS.split(typeset(text))
     return "".join(_link(piece) if at % 2 else visible(piece) for at, piece in enumerate(pieces))
@@ -61,7 +61,7 @@ def isolated(text: str) -> str:
 
 def soft(text: str) -> str:
     """A paragraph beside what matters; nothing without a text."""
-    return f'<p class="soft">{said(text)}</p>' if text else ""
+    return f'<p class="soft">{sentence_html(text)}</p>' if text else ""
 
 
 def prose(text: str) -> str:
@@ -73,7 +73,7 @@ def prose(text: str) -> str:
 
 def listed(texts: Iterable[str]) -> str:
     """Sentences, one below the other; nothing without any."""
-    lines = "".join(f"<li>{said(text.strip())}</li>" for text in texts)
+    lines = "".join(f"<li>{sentence_html(text.strip())}</li>" for text in texts)
     return f'<ul class="lines">{lines}</ul>' if lines else ""
 
 

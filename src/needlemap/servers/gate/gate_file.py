@@ -172,11 +172,21 @@ def score_answer(answer: str, number: str) -> float:
     return float(re.search(grouped, unicodedata.normalize("NFKC", answer)) is not None)
 
 
+class NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Redirects are errors: a key goes to the address that was typed, and to no other."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        """Return no further request."""
+
+
 class Server:
     """An OpenAI-compatible server. key_env: the environment variable that holds its key."""
 
     def __init__(self, base_url: str, model: str = "", key_env: str = "", timeout_s: float = 600):
+        if not base_url.startswith(("http://", "https://")):
+            raise ValueError("an address starts with http:// or https://")
         self.base_url, self.timeout_s = base_url.rstrip("/"), timeout_s
+        self._opener = urllib.request.build_opener(NoRedirects)
         self._key = os.environ.get(key_env, "") if key_env else ""
         self.model = model or self._fetch("/models")["data"][0]["id"]
 
@@ -203,7 +213,7 @@ class Server:
         request = urllib.request.Request(self.base_url + path, data, headers)
         for attempt in range(ATTEMPTS):
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout_s) as reply:
+                with self._opener.open(request, timeout=self.timeout_s) as reply:
                     content = json.loads(reply.read(MOST_BYTES))
                 if not isinstance(content, dict):
                     raise ValueError("the reply is not a JSON object")

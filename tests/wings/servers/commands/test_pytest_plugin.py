@@ -106,7 +106,7 @@ def test_claims_pass_fail_and_are_skipped(tests):
     assert [outcome for outcome, _ in found] == outcomes
     worse, changed, skipped, few = (found[at][1] for at in (2, 3, 5, 7))
     assert re.search(r"FAIL compare: .* loses .*, allowed 2, .*; these prompts", worse)
-    assert re.search(r"^ +500 +900$", worse, re.M)  # the map
+    assert re.search(r"^depth +500 +900 +tokens$", worse, re.M)  # the map
     assert re.search(r"^ +50% +\d+ +\d+ *$", worse, re.M)
     (typed,) = re.findall(
         r"^see the first answer that differs: needlemap (replay .*)$", worse, re.M

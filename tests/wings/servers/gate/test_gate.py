@@ -30,7 +30,6 @@ from needlemap.servers.gate.gate_file import (
 from needlemap.stats.intervals import cluster_mean
 from needlemap.tasks import Reference
 
-
 NAMES = ("LENGTHS", "DEPTHS", "REPEATS", "FAIL_UNDER", "ANSWER_TOKENS")
 
 
@@ -136,6 +135,32 @@ def test_replies_of_another_shape_are_missing(gate, monkeypatch, serve, body):
     monkeypatch.setattr("tests.wings.servers.gate.test_gate.Answers", Odd)
     code, line = gate(serve(), "--repeats", "1")
     assert (code, line) == (3, "NO RESULT gate: no answer was scored; is the server running?")
+
+
+def test_a_key_follows_no_redirect(gate, monkeypatch, serve):
+    seen = []
+    elsewhere = serve(is_lost=lambda _: False)
+
+    class Redirecting(Answers):
+        def do_POST(self) -> None:
+            seen.append(self.headers["Authorization"])
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(302)
+            self.send_header("Location", f"{elsewhere}/models")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    monkeypatch.setattr("tests.wings.servers.gate.test_gate.Answers", Redirecting)
+    monkeypatch.setenv("GATE_KEY", "secret")
+    code, _ = gate(serve(), "--repeats", "1", "--key-env", "GATE_KEY")
+    assert (code, set(seen)) == (3, {"Bearer secret"})
+    assert len(seen) == 7, "one of each prompt, and one to count characters"
+
+
+def test_an_address_is_one_of_http(gate):
+    code, line = gate("file:///etc")
+    assert code == 3
+    assert line.endswith("an address starts with http:// or https://")
 
 
 def test_a_server_that_is_not_there_has_no_result(gate):
