@@ -159,7 +159,8 @@ def _answer(sheet: Data, advice: Sequence[str] = ()) -> str:
     if "verdict" in sheet:
         word, claim, rests, todo = sheet["verdict"]
         why = f'<p class="why">{sentence_html(_sentence(_begun(rests)))}</p>' if rests else ""
-        shown = f'<p class="answer">{verdict_sign(word)} <b>{sentence_html(_sentence(claim))}</b></p>{why}'
+        head = sentence_html(_sentence(claim))
+        shown = f'<p class="answer">{verdict_sign(word)} <b>{head}</b></p>{why}'
         known = [*([f"Next: {todo}"] if todo else []), *advice]
         return _part("answer", shown + "".join(map(_advised, known)))
     head, _, why = sheet["answer"].partition("; ")
