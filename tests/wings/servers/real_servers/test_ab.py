@@ -59,7 +59,8 @@ def test_four_bit_keys_move_log_probabilities_and_the_same_ones_do_not(
     found = json.loads(needlemap("ab", *arms(kind), code=4).stdout)
     told = found["log_probabilities"]
     assert (found["asked"], told["ways"], told["again_beyond"]) == (12, ["generated"], 0)
-    assert (told["median"] > 1e-5) is moved
+    # Two prompts at a time move each other by some 1e-4 nats.
+    assert (told["median"] > 1e-3) is moved
     for name in ("f16", "new"):
         assert (needlemap.folder / "ab" / f"server-{name}.log").stat().st_size
         assert all(record["score"] == 1 for record in needlemap.records(f"ab/{name}-single"))
