@@ -176,7 +176,7 @@ def moved_by_chance(found: list[ArmTrial], random: np.random.Generator) -> list[
 
 
 def _noisy(told: Logprobs, shift: float) -> Logprobs:
-    return replace(told, nats=tuple(each + shift for each in told.nats))
+    return replace(told, nats=tuple(min(0.0, each + shift) for each in told.nats))
 
 
 def graded(faults: int, pairs: int, clean: int) -> tuple[int, int, list[str]]:

@@ -24,9 +24,10 @@ from distributed.comm.tcp import TCP
 
 from machine import machine
 from needlemap.asking import TrialObserver
-from needlemap.asking.session import Session, make_replicas
+from needlemap.asking.session import Session
 from needlemap.cluster import Processes
 from needlemap.cluster.cluster import FOLDER, OwnCluster
+from needlemap.cluster.copies import make_replicas
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings.reading import configure

@@ -109,9 +109,9 @@ class Sorry(Probe):
     def at(self, answers, size, level):
         rows = answers.of(size, "cold", "crowded")
         count = sum("sorry" in reply.answer for reply in rows)
-        state = "fail" if count else "pass" if rows else "undecided"
+        state = "FAIL" if count else "PASS" if rows else "NOT ENOUGH DATA"
         said = f"{count} of {len(rows)} sorry"
-        return AtSize(size, state, count > 0, len(rows), count, said=said)
+        return AtSize(size, state, n=len(rows), lost=count, said=said)
 '''
 DECLARED = 'base_url_variable, key_variable = "GEM_BASE_URL", "GEM_API_KEY"'
 GRID = ("--lengths", "400,600", "--depths", "0,50", "--max-answer-tokens", "40", "--no-canary")
@@ -261,7 +261,7 @@ def test_a_probe_is_one_file(package):
     assert "\nwhole" in package(*asked, "24", "--probe", "sorry", "--plan").stdout
     found = package(*asked, "24", "--json", "-o", "c")
     rows = {row["probe"]: row for row in json.loads(found.stdout)["probes"]}
-    assert rows["sorry"]["state"] == "pass"
+    assert rows["sorry"]["state"] == "PASS"
     assert rows["sorry"]["said"].endswith("24 sorry")
     assert {*rows, "nats", "reference"} == {*probes(), "sorry"}  # two that were not tried
     assert "sees    answers that apologise\n" in package("list", "probes", "sorry").stdout

@@ -200,8 +200,9 @@ class Axis:
         try:
             return cls.parse(value)
         except SettingsError as error:
-            # What pydantic takes for a wrong value.
-            raise ValueError(str(error)) from None
+            # What pydantic takes for a wrong value; it cannot hold half of a character.
+            words = str(error).encode("utf-8", "backslashreplace").decode("utf-8")
+            raise ValueError(words) from None
 
 
 @dataclass(frozen=True, slots=True)

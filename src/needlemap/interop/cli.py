@@ -33,9 +33,9 @@ def import_(
       needlemap import results -o imported
       needlemap import results --scale 1:10 -o scaled
     """
-    from needlemap.interop import parsed_scale
     from needlemap.interop.import_command import import_command
     from needlemap.interop.imported import ImportOptions
+    from needlemap.interop.result_row import parsed_scale
 
     share = parsed_scale(scale) if scale else None
     options = ImportOptions(model, share, tokenizer, dataset_length, metric)

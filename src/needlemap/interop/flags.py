@@ -75,7 +75,7 @@ class TitleFlags(MoreReportFlags):
 
     def titled(self, runs: Sequence[Loaded]) -> Sequence[Loaded]:
         """Return the runs under that title, if a length is given."""
-        from needlemap.interop import context_title
+        from needlemap.interop.result_row import context_title
 
         if not self.dataset_length:
             return runs

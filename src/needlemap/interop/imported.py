@@ -21,7 +21,7 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import folder_names, open_inside
-from needlemap.interop import SCORERS, ResultRow, context_title, native_mean, scale_of
+from needlemap.interop.result_row import SCORERS, ResultRow, context_title, native_mean, scale_of
 from needlemap.interop.sources import ResultsFile, is_other_tools, read
 from needlemap.records.families import begin_families
 from needlemap.records.folder import RunFolder, Writer

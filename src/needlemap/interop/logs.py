@@ -29,7 +29,7 @@ from needlemap.extras import install_line
 from needlemap.files import MOST_BYTES, folder_name, lines_of, open_regular, read_regular
 from needlemap.finishes import check_finish, finish_of
 from needlemap.grid import MOST_TOKENS, MOST_TRIALS
-from needlemap.interop import UNIT, ResultRow, parse_json
+from needlemap.interop.result_row import UNIT, ResultRow, parse_json
 from needlemap.models.servers import choice_of
 from needlemap.untrusted import MOST_WHOLE, clean_text
 

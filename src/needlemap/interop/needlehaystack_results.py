@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from needlemap.errors import NeedlemapError
-from needlemap.interop import Fields, ResultRow, parse_json
+from needlemap.interop.result_row import Fields, ResultRow, parse_json
 
 TOOL_2, TOOL_1 = "needlehaystack 2", "needlehaystack 1"
 TOKENIZER = "cl100k_base"

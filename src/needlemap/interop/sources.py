@@ -25,7 +25,7 @@ from needlemap.files import (
     open_regular,
     read_regular,
 )
-from needlemap.interop import ResultRow, needlehaystack_results, parse_json
+from needlemap.interop import needlehaystack_results
 from needlemap.interop.evalscope_results import (
     EVALSCOPE,
     is_report,
@@ -44,6 +44,7 @@ from needlemap.interop.logs import (
     read_inspect_json,
 )
 from needlemap.interop.opencompass import summary
+from needlemap.interop.result_row import ResultRow, parse_json
 from needlemap.interop.ruler_results import (
     RULER,
     is_nemo,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from needlemap.errors import SettingsError
-from needlemap.interop import FACTS, context_title
+from needlemap.interop.result_row import FACTS, context_title
 from needlemap.reports.figures import (
     HATCHED,
     INK,

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from needlemap.errors import NeedlemapError
-from needlemap.interop import Fields, ResultRow
+from needlemap.interop.result_row import Fields, ResultRow
 
 OPENCOMPASS = "OpenCompass"
 HEADER = ("dataset", "version", "metric", "mode")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.interop import ResultRow, parsed_scale, scale_of
+from needlemap.interop.result_row import ResultRow, parsed_scale, scale_of
 
 
 def rows(*natives: float | None) -> list[ResultRow]:
