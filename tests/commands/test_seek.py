@@ -186,7 +186,7 @@ def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, comman
         assert line.split(maxsplit=1)[0] == name
         assert all(text in line for text, *_ in cells)
     names = re.findall(r'<text[^>]*font-weight="bold"[^>]*>([^<]+)<', sheet["chart"])
-    assert (sorted(names), sheet["lines"]) == (["one", "two"], [])
+    assert (sorted(names), sheet["lines"]) == (["keys", "one"], [])
     plan = command("plan", "suite:two.yaml", "--model", "baseline/bm25", "--seek", "85").stdout
     assert plan.startswith("each of 2 families, one after the other:\n")
 
