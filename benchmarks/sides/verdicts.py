@@ -213,7 +213,7 @@ def dead_lengths(runs: int, seed: int) -> dict[str, float]:
         lost = random.permutation(repeats)[: int(random.integers(-(-repeats // 2), repeats + 1))]
         losses[lost, at] = 1
         margin = float(random.choice([0.02, 0.05, 0.1, 0.3]))
-        green += sum(way(design.rows(losses), margin).code == 0 for way in WAYS)
+        green += sum(way(design.rows(losses), margin).word == "PASS" for way in WAYS)
     design = Design(6, 40, 40)
     false = share_of(lambda found: bool(found.lengths), one_look, design, flips(0.02), runs, seed)
     return {"dead_length_green": green, "dead_length_false": false}
