@@ -266,9 +266,7 @@ def test_a_probe_is_one_file(package):
     # Two that were not tried, and that of a quick check.
     assert {*rows, "nats", "reference", "total"} == {*probes(), "sorry"}
     assert "sees    answers that apologise\n" in package("list", "probes", "sorry").stdout
-    assert {
-        face for face, text in package.reports("c").items() if "sorry" not in text
-    } == set()
+    assert {face for face, text in package.reports("c").items() if "sorry" not in text} == set()
     assert package.files == ["sorry.py"]
 
 
