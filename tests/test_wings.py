@@ -157,6 +157,7 @@ MIXED = [
     "models/test_likelihood",
     "models/test_stops",
     "plan/test_places",
+    "providers/test_addresses",
     "providers/test_logprobs",
     "providers/test_older_name",
     "records/test_run_file",
