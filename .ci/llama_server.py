@@ -48,7 +48,16 @@ def _rope_scale(parameters: Any, value: float) -> None:
 
 
 def _alias(parameters: Any, value: str) -> None:
-    parameters.model_alias = {value}
+    # A text before xllamacpp 2026.4, a set since.
+    parameters.model_alias = value if isinstance(parameters.model_alias, str) else {value}
+
+
+def _host(parameters: Any, value: str) -> None:
+    # One host before xllamacpp 2026.8, several since.
+    if hasattr(parameters, "hostnames"):
+        parameters.hostnames = [value]
+    else:
+        parameters.hostname = value
 
 
 def _chat_template_file(parameters: Any, value: str) -> None:
@@ -96,7 +105,7 @@ VALUES: dict[tuple[str, ...], tuple[Any, Set]] = {
     ("--chat-template",): (str, _field("chat_template")),
     ("--chat-template-file",): (str, _chat_template_file),
     ("--api-key",): (str, lambda parameters, value: _field("api_keys")(parameters, [value])),
-    ("--host",): (str, lambda parameters, value: _field("hostnames")(parameters, [value])),
+    ("--host",): (str, _host),
     ("--port",): (int, _field("port")),
 }
 SWITCHES: dict[tuple[str, ...], str] = {

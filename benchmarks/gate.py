@@ -39,6 +39,7 @@ from sides.verdicts import (
 )
 from table import rounded, show
 
+SEEDS = {"wrong": 20_261, "pairs": 7, "peeking": 3, "lengths": 11}
 MARGIN = 0.02
 CAMPAIGN_MARGINS = (0.02, 0.05, 0.1, 0.2, 0.3)
 LOSSES = (0.0, 0.02, 0.05, 0.1)
@@ -56,7 +57,7 @@ DRAWS: tuple[Draw, ...] = (
 
 def wrong_shares(runs: int) -> tuple[float, float]:
     """The most often that FAIL and PASS are said of prompts that contradict it."""
-    random, most = np.random.default_rng(20_261), [0.0, 0.0]
+    random, most = np.random.default_rng(SEEDS["wrong"]), [0.0, 0.0]
     for design in SHAPES:
         for draw in DRAWS:
             said = [0, 0]
@@ -72,7 +73,7 @@ def wrong_shares(runs: int) -> tuple[float, float]:
 def pairs_until(loss: float, share: float, runs: int) -> float:
     """The median number of pairs until a verdict, of 1,000 planned; infinite where it stays
     open."""
-    random = np.random.default_rng(7)
+    random = np.random.default_rng(SEEDS["pairs"])
     pairs = []
     for _ in range(runs):
         rows = DESIGN.rows(flips(share, loss)(random, DESIGN))
@@ -93,7 +94,7 @@ def peeked(rows: Rows) -> PairedLoss:
 
 def peeking(runs: int) -> float:
     """How often the control says PASS where exactly the margin is lost."""
-    random, design = np.random.default_rng(3), Design(200, 2, 2)
+    random, design = np.random.default_rng(SEEDS["peeking"]), Design(200, 2, 2)
     draw = flips(0.1, MARGIN)
     said = [peeked(design.rows(draw(random, design))).is_decided for _ in range(runs)]
     return float(np.mean(said))
@@ -102,7 +103,7 @@ def peeking(runs: int) -> float:
 def length_campaigns(runs: int) -> tuple[float, float]:
     """How often a length that loses all is decided, and how often a campaign of equal arms is
     called worse: `ab --until decided` of 2 to 10 lengths, at margins 2 to 30."""
-    random, said = np.random.default_rng(11), [0, 0]
+    random, said = np.random.default_rng(SEEDS["lengths"]), [0, 0]
     for _ in range(runs):
         lengths, margin = int(random.integers(2, 11)), float(random.choice(CAMPAIGN_MARGINS))
         share, dead_at = float(random.choice([0.0, 0.02, 0.05])), int(random.integers(lengths))
@@ -190,7 +191,8 @@ def main() -> None:
             "Medians of pairs until a verdict, of 1,000 planned (100 haystacks of 10), margin 2.",
             "The control takes the first of many single looks that decides.",
         ],
-        {"benchmark": "gate", "runs": options.runs} | {k: rounded(v, 4) for k, v in found.items()},
+        {"benchmark": "gate", "runs": options.runs, "seeds": SEEDS}
+        | {k: rounded(v, 4) for k, v in found.items()},
     )
 
 

@@ -1,7 +1,7 @@
 """Does the gauge find every needle, in each data type, and what does its reference cost?
 
     python benchmarks/gauge.py [--lengths 64,256,1024] [--engines numpy,float32,bfloat16]
-    [--device cuda] [--smoke]
+    [--shapes llama,padded] [--device cuda] [--smoke]
 
 Each length gets fresh prompts over eleven depths: 600, and 200 beyond 4k; a third of the haystacks
 has one token more, a third one less. Half are in chat, half behind "Answer:". A haystack hides as
@@ -12,7 +12,9 @@ stop and the end. Seeds are none that any part of the gauge was made with.
 Engines: `numpy`, the package's own; `float32` and `bfloat16`, by transformers, on the CPU or on
 --device; `llama.cpp`, of the
 server that NEEDLEMAP_LLAMA_SERVER names, from gauge.gguf in 16-bit floats. Beside each miss stands
-95 % certainty: with none of 600, fewer than .5 % are missed.
+95 % certainty: with none of 600, fewer than .5 % are missed. `shapes`: how many shapes of
+--shapes (all) missed nothing in any engine; `shapes_missed` names the others. `params` and
+`holds_tokens` are those of the shape that holds longest.
 
 `margin_over_threshold_least`: how much likelier the right token is than the next one, in nats a
 token, beside twice of what bfloat16 moves that.
@@ -29,8 +31,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from math import comb
 from pathlib import Path
 from random import Random
@@ -48,10 +52,10 @@ from needlemap.prompts.templates import load_template
 from needlemap.servers.gauge.checkpoint import (
     DATA,
     TOKENIZER,
-    holds_tokens,
     load_weights,
-    read_tensors,
+    write_checkpoint,
 )
+from needlemap.servers.gauge.shapes import QWEN3, SHAPES, USUAL, engine_of, shaped
 from needlemap.settings.reading import DEFAULT_ITEMS
 from table import rounded, show
 
@@ -135,8 +139,19 @@ def prose(seed: int, tokens: int) -> Ids:
     return ids[:tokens]
 
 
-def asks_numpy() -> Ask:
-    engine, held = NumpyEngine(load_weights()), Ids()
+def write_shape(name: str, folder: Path) -> None:
+    """Write a shape's checkpoint and llama.cpp's file of it."""
+    checkpoint = shaped(name)
+    write_checkpoint(folder, checkpoint.files())
+    if "NEEDLEMAP_GGUF_CONVERTER" in os.environ:
+        sys.path.append(os.environ["NEEDLEMAP_GGUF_CONVERTER"])
+        from needlemap.servers.gauge.gguf import NAME, write_gguf
+
+        write_gguf(folder / NAME, checkpoint.config, checkpoint.tensors)
+
+
+def asks_numpy(shape: str) -> Ask:
+    engine, held = engine_of(shape), Ids()
 
     def ask(shared: Ids, tail: Ids, right: str) -> bool:
         nonlocal held
@@ -158,7 +173,7 @@ def asks_transformers(model: Any) -> Ask:
 
     cache, held = DynamicCache(config=model.config), Ids()
 
-    def feed(ids: Ids, kept: int) -> Any:
+    def feed(ids: Ids, kept: int, cache: Any) -> Any:
         with torch.inference_mode():
             return model(
                 torch.tensor([ids], device=model.device),
@@ -171,22 +186,23 @@ def asks_transformers(model: Any) -> Ask:
         nonlocal cache, held
         if held is not shared:
             cache, held = DynamicCache(config=model.config), shared
-            feed(shared, 1)
+            feed(shared, 1, cache)
         answer = encode(right)
-        found = feed(tail + answer[:-1], len(answer)).argmax(-1).tolist()
-        cache.crop(1 - len(tail) - len(answer))  # less than nothing: so many tokens are dropped
-        return bool(found == answer)
+        # A copy, as a cache of windows cannot be cut back.
+        logits = feed(tail + answer[:-1], len(answer), deepcopy(cache))
+        return bool(logits.argmax(-1).tolist() == answer)
 
     return ask
 
 
-def load_model(data_type: str, device: str) -> Any:
+def load_model(data_type: str, device: str, folder: Path = DATA) -> Any:
     import torch
     import transformers
 
     torch.set_num_threads(1)
     kind = getattr(torch, data_type)
-    return transformers.LlamaForCausalLM.from_pretrained(DATA, dtype=kind).to(device).eval()
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=kind)
+    return model.to(device).eval()
 
 
 def device_name(device: str) -> str:
@@ -285,28 +301,21 @@ def reference_cpu_s(tokens: int) -> float:
     return time.process_time() - start
 
 
-def llama_server() -> Iterator[str]:
-    """The address of a llama-server that serves the gauge."""
-    binary, package = (
-        os.environ[f"NEEDLEMAP_{each}"] for each in ("LLAMA_SERVER", "GGUF_CONVERTER")
-    )
-    sys.path.append(package)
-    from needlemap.servers.gauge.gguf import NAME, write_gguf
-
-    with tempfile.TemporaryDirectory() as folder:
-        write_gguf(Path(folder, NAME))
-        port = free_port()
-        size = ["-c", "20480", "-np", "1", "-t", "1", "-tb", "1", "--host", "127.0.0.1"]
-        command = [binary, "-m", str(Path(folder, NAME)), *size, "--port", str(port)]
-        quiet = subprocess.DEVNULL
-        process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
-        try:
-            url = f"http://127.0.0.1:{port}"
-            await_health(url)
-            yield url
-        finally:
-            process.terminate()
-            process.wait(30)
+def llama_server(folder: Path, longest: int) -> Iterator[str]:
+    """The address of a llama-server that serves the gauge of a folder to so many tokens."""
+    port = free_port()
+    size = ["-c", str(longest + 4_096), "-np", "1", "-t", "1", "-tb", "1", "--host", "127.0.0.1"]
+    binary = os.environ["NEEDLEMAP_LLAMA_SERVER"]
+    command = [binary, "-m", str(folder / "gauge.gguf"), *size, "--port", str(port)]
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        await_health(url)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
 
 
 def free_port() -> int:
@@ -326,15 +335,20 @@ def await_health(url: str) -> None:
     raise RuntimeError(f"no server at {url}")
 
 
-def asks_of(engine: str, device: str) -> Iterator[Ask]:
-    """An engine's way of asking, and its end."""
+def asks_of(engine: str, device: str, shape: str, longest: int = 16_384) -> Iterator[Ask]:
+    """An engine's way of asking about a shape, and its end. NumPy knows the usual shape, which
+    stands for all that share its weights, and qwen3."""
     if engine == "numpy":
-        yield asks_numpy()
-    elif engine == "llama.cpp":
-        for url in llama_server():
-            yield asks_llama_cpp(url)
-    else:
-        yield asks_transformers(load_model(engine, device))
+        yield asks_numpy(shape)
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_shape(shape, folder)
+        if engine == "llama.cpp":
+            for url in llama_server(folder, longest):
+                yield asks_llama_cpp(url)
+        else:
+            yield asks_transformers(load_model(engine, device, folder))
 
 
 def main() -> None:
@@ -343,18 +357,21 @@ def main() -> None:
     parser.add_argument("--engines", default="float32,bfloat16,llama.cpp")
     parser.add_argument("--device", default="cpu", help="torch's name, for transformers")
     parser.add_argument("--prompts", type=int, help="of each length, in place of 600 and 200")
+    parser.add_argument("--shapes", default="llama", help="or: all")
     parser.add_argument("--smoke", action="store_true")
     given = parser.parse_args()
     engines = given.engines.split(",")
+    shapes = list(SHAPES) if given.shapes == "all" else given.shapes.split(",")
     lengths = [int(each) for each in given.lengths.split(",")]
     prompts = given.prompts
     if given.smoke:
         engines, lengths, prompts = ["numpy"], [64, 256], 11
-    rows, result = [], {}
-    for engine in engines:
+    rows, result = [], dict[str, Any]()
+    missed = dict.fromkeys(shapes, 0)
+    for shape, engine in product(shapes, engines):
         name = "bf16" if engine == "bfloat16" else engine.replace(".", "_")
         worst = 0
-        for ask in asks_of(engine, given.device):
+        for ask in asks_of(engine, given.device, shape, max(lengths)):
             for length in lengths:
                 count = prompts or (MANY if length <= BEYOND else FEWER)
                 start = time.process_time()
@@ -362,14 +379,20 @@ def main() -> None:
                 worst = max(worst, wrong)
                 bound = most_missed(wrong, asked)
                 spent = (time.process_time() - start) / asked
-                rows.append(
-                    [engine, str(length), f"{wrong} of {asked}", f"{bound:.2%}", f"{spent:.2f}"]
-                )
+                figures = [f"{wrong} of {asked}", f"{bound:.2%}", f"{spent:.2f}"]
+                rows.append([shape, engine, str(length), *figures])
                 print(" ".join(rows[-1]), file=sys.stderr, flush=True)
-        result[f"missed_{name}_most"] = worst
+        missed[shape] += worst
+        if shape in (USUAL, QWEN3):
+            own = "" if shape == USUAL else f"_{shape}"
+            result[f"missed{own}_{name}_most"] = worst
+    if len(shapes) > 1:
+        result["shapes"] = sum(not worst for worst in missed.values())
+        result["shapes_missed"] = [shape for shape, worst in missed.items() if worst]
+    longest = max(map(shaped, shapes), key=lambda shape: int(shape.config["holds_tokens"]))
     result |= {
-        "params": sum(bits.size for bits in read_tensors().values()),
-        "holds_tokens": holds_tokens(),
+        "params": sum(bits.size for bits in longest.tensors.values()),
+        "holds_tokens": longest.config["holds_tokens"],
         "train_cpu_min": rounded(MAKING_CPU_S / 60),
         "reference_cpu_s_16k": rounded(reference_cpu_s(1_024 if given.smoke else 16_384)),
     }
@@ -379,7 +402,7 @@ def main() -> None:
             "reference_nats_apart": rounded(nats),
             "margin_over_threshold_least": rounded(over),
         }
-    header = ["engine", "tokens", "missed", "surely fewer than", "CPU s"]
+    header = ["shape", "engine", "tokens", "missed", "surely fewer than", "CPU s"]
     notes = ["surely: 95 %, exact (Clopper-Pearson). CPU s: of this process, a prompt."]
     show(
         "The gauge",

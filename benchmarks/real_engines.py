@@ -222,7 +222,7 @@ def _llama(started: Servers, case: Case, tokens: int, folder: Path) -> Served:
     from needlemap.servers.gauge import gguf as gauge_gguf
 
     file = folder / gauge_gguf.NAME
-    gauge_gguf.write_gguf(file, case.altered())
+    gauge_gguf.write_gguf(file, tensors=case.altered())
     context = round(case.slots * (case.room * tokens + (ANSWER if case.room == 1 else 0)))
     size = ("-c", context, "-np", case.slots, "-t", 1, "-tb", 1, "--alias", "gauge", "--jinja")
     where = ("--host", "127.0.0.1", *case.options, "--port")

@@ -235,7 +235,7 @@ def stormed(name: str, folder: Path, cpu_s: float) -> tuple[int, float, int]:
     began = process_time()
     asking = Timed(Storm.of(asked(), folder, 1), cpu_s, Boxed(make_engine(name, **SMALL)))
     found = asyncio.run(asking.run())
-    return exit_code(found.verdict.word), process_time() - began, sum(asking._sent.values())
+    return exit_code(found.verdict.word), process_time() - began, asking.sender.sent.total()
 
 
 def stormed_fresh(name: str, folder: Path, requests: int) -> int:
@@ -265,8 +265,8 @@ class Timed(StormInRounds):
         super().__init__(storm, make=lambda _: model)
         self.until_s = process_time() + cpu_s
 
-    def _ends(self) -> bool:
-        return super()._ends() or process_time() > self.until_s
+    def _is_decided(self) -> bool:
+        return super()._is_decided() or process_time() > self.until_s
 
 
 class Counted(StormInRounds):
@@ -276,8 +276,8 @@ class Counted(StormInRounds):
         super().__init__(storm, make=lambda _: model)
         self.requests = requests
 
-    def _ends(self) -> bool:
-        return super()._ends() or sum(self._sent.values()) >= self.requests
+    def _is_decided(self) -> bool:
+        return super()._is_decided() or self.sender.sent.total() >= self.requests
 
 
 class ShrinkingFor(Shrinking):
@@ -289,7 +289,7 @@ class ShrinkingFor(Shrinking):
 
     def _once(self, *given: Any, **more: Any) -> Any:
         if process_time() > self.until_s:
-            self.stopped = self.stopped or "its time is spent"
+            self.sender.stopped = self.stopped or "its time is spent"
         return super()._once(*given, **more)
 
 

@@ -263,8 +263,8 @@ def test_a_probe_is_one_file(package):
     rows = {row["probe"]: row for row in json.loads(found.stdout)["probes"]}
     assert rows["sorry"]["state"] == "PASS"
     assert rows["sorry"]["said"].startswith("0 of 48 · 0 of 48 · 0 of ")
-    # Two that were not tried, and that of a quick check.
-    assert {*rows, "nats", "reference", "total"} == {*probes(), "sorry"}
+    # Two that were not tried, that of a quick check, and that of a gauge.
+    assert {*rows, "ways", "reference", "total", "decode"} == {*probes(), "sorry"}
     assert "sees    answers that apologise\n" in package("list", "probes", "sorry").stdout
     assert {face for face, text in package.reports("c").items() if "sorry" not in text} == set()
     assert package.files == ["sorry.py"]

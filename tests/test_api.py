@@ -35,6 +35,17 @@ def test_a_run_asks_keeps_and_shows(made):
     )
 
 
+def test_cells_are_a_frame_with_n_and_intervals(made):
+    pytest.importorskip("pandas")
+    frame = made.cells()
+    assert frame["length_tokens"].tolist() == [500] * 3 + [900] * 3
+    assert frame["depth_percent"].tolist() == [0, 50, 100] * 2
+    assert frame["n"].tolist() == [2] * 6
+    assert frame["score"].tolist() == [100.0] * 6
+    assert (frame["low"] < 100).all()
+    assert frame["low"].tolist() == made.map().to_pandas()["low"].tolist()
+
+
 def test_the_same_call_again_asks_nothing(made):
     again = needlemap.run(model="baseline/bm25", out=made.path, repeats=2, **GRID)
     assert again.outcome.scored == 0

@@ -99,6 +99,16 @@ def test_a_table_has_a_row_a_family_and_length(made):
     assert frame["score"].tolist() == [100.0] * 4 + [25.0] * 2
 
 
+def test_cells_of_all_families_are_one_frame(made):
+    pytest.importorskip("pandas")
+    frame = made.cells()
+    assert frame.groupby("task", sort=False)["n"].sum().to_dict() == {
+        "passkey": 30,
+        "magic": 30,
+        "multivalue": 30,
+    }
+
+
 def test_it_is_drawn_and_saved_with_all_families_side_by_side(made, tmp_path):
     drawn = (
         made.plot().svg

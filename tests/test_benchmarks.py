@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +23,14 @@ import needlemap
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 SHORT = (
+    "beside",
+    "decode",
     "gauge",
     "generation",
     "rates",
     "recovery",
     "scoring",
+    "time_machine",
     "twins",
 )  # at most three seconds each
 ARCHITECTURES = os.environ.get("NEEDLEMAP_ARCHITECTURES")
@@ -36,9 +40,13 @@ PROMISED = {
     "gate": {"pairs_5_points", "pairs_no_worse_2"},
     "gauge": {"params", "holds_tokens", "train_cpu_min", "reference_cpu_s_16k"},
     "green": {"faults", "commands", "clean", "tokens_128k"},
+    "decode": {"tokens_numpy"},
     "check": {"mutants", "found", "clean_runs", "mutant_cpu_s_most"},
     "storm": {"faults", "found", "shrunk_to_6", "repro_fails", "clean", "bound_covers"},
-    "twins": {"architectures", "pairs", "clean"},
+    "time_machine": {"reproduced", "engines", "not_seen", "false_red", "quick_checks"},
+    "twins": {"architectures", "pairs", "clean", "mutants", "found"},
+    "beside": {"tools"},
+    "results": {"models", "maps", "answers"},
     "generation": {
         "ruler_items_per_min",
         "built_times_most",
@@ -114,7 +122,7 @@ def test_a_benchmark_ends_with_one_json_object_that_holds_what_it_promises(name,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
@@ -132,6 +140,18 @@ def test_no_benchmark_names_a_path_of_the_machine_it_was_written_on():
     for file in files:
         text = file.read_text(encoding="utf-8")
         assert not [word for word in ("/work", "/tmp", "/home") if word in text], file
+
+
+def test_the_kept_runs_of_real_models_are_small_archives_of_runs_alone():
+    kept = sorted((FOLDER / "results").rglob("*.tar.xz"))
+    maps = [file for file in kept if file.parent.name == "results"]
+    assert len(maps) >= 8
+    assert sum(file.stat().st_size for file in kept) <= 10_000_000
+    for file in kept:
+        with tarfile.open(file) as archive:
+            names = archive.getnames()
+        assert ("asked.json" in names) is (file in maps)
+        assert all(name.endswith((".json", ".jsonl")) for name in names), names
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-PAGE = (Path(__file__).parent.parent / "docs" / "coming-from.md").read_text("utf-8")
+PAGE = (Path(__file__).parent.parent / "docs" / "from-ruler.md").read_text("utf-8")
 SECTION = PAGE.partition("## Features beside others")[2].partition("\n## ")[0]
 ROWS = [line for line in SECTION.splitlines() if "`needlemap " in line]
 COMMANDS = re.findall(r"`(needlemap [^`]+)`", SECTION)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -406,3 +407,145 @@ def test_a_second_kit_of_statistics_would_be_seen(source: str) -> None:
 
 def test_a_property_of_that_name_is_no_statistics() -> None:
     assert not statistics_in("x = layout.comb\ny = self.gamma")
+
+
+VERDICTS = {
+    *("PASS", "FAIL", "SUSPECT", "NO RESULT", "NOT ENOUGH DATA"),
+    *("NO_RESULT", "NOT_ENOUGH_DATA"),
+}
+EXITS = {"exit", "Exit", "SystemExit"}
+
+
+def names_a_verdict(tree: ast.AST) -> bool:
+    """Return True if a verdict's word stands in an expression, or its constant."""
+    return any(
+        getattr(node, part, None) in VERDICTS
+        for node in ast.walk(tree)
+        for part in ("value", "id", "attr")
+        if isinstance(getattr(node, part, None), str)
+    )
+
+
+def is_exit_code(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value in range(6)
+
+
+def ends_with_a_code(branch: ast.AST) -> bool:
+    """Return True if a branch returns or exits with a number that is an exit code."""
+    for node in ast.walk(branch):
+        if isinstance(node, ast.Return) and is_exit_code(node.value):
+            return True
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in EXITS:
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
+            if any(map(is_exit_code, given)):
+                return True
+    return False
+
+
+def turns_words_into_codes(tree: ast.AST) -> bool:
+    """Return True if a file knows by itself which exit code a verdict's word has."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            if any(key and names_a_verdict(key) and is_exit_code(code) for key, code in pairs):
+                return True
+        branches: list[ast.stmt] = []
+        if isinstance(node, ast.IfExp) and names_a_verdict(node.test):
+            branches = [ast.Return(node.body), ast.Return(node.orelse)]
+        elif isinstance(node, ast.If | ast.match_case):
+            asked = node.test if isinstance(node, ast.If) else node.pattern
+            branches = node.body if names_a_verdict(asked) else []
+        if any(map(ends_with_a_code, branches)):
+            return True
+    return False
+
+
+def test_one_module_knows_the_exit_code_of_a_verdict(house: Any) -> None:
+    found = [source.module for source in house.sources if turns_words_into_codes(source.tree)]
+    # The gate is copied into other projects, so it imports nothing of ours.
+    assert found == ["needlemap.servers.gate.gate_file", "needlemap.stats.verdicts"]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "CODES = {'PASS': 0, 'FAIL': 1}",
+        "CODES = {verdicts.FAIL: 1, verdicts.SUSPECT: 5}",
+        "code = 1 if verdict.word == FAIL else 0",
+        "def f(word):\n    if word == 'NOT ENOUGH DATA':\n        return 4\n    return 0",
+        "if found.verdict.word in (FAIL, SUSPECT):\n    raise typer.Exit(code=1)",
+        "match word:\n    case 'SUSPECT':\n        sys.exit(5)",
+    ],
+)
+def test_a_second_table_of_exit_codes_would_be_seen(second: str) -> None:
+    assert turns_words_into_codes(ast.parse(second))
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        "code = exit_code(NOT_ENOUGH_DATA)",
+        "if verdict.word == FAIL:\n    tell('it fails')",
+        "count = sum(1 for row in rows if row.state == FAIL)",
+    ],
+)
+def test_a_word_that_becomes_no_code_is_none(plain: str) -> None:
+    assert not turns_words_into_codes(ast.parse(plain))
+
+
+# Kinds of failures that say something of the requests that follow.
+OF_THE_NEXT = {"UNAUTHORISED", "RATE_LIMITED"}
+# failures.py decides; faults.py reads a reply, and retry.py sends one request again.
+POLICY = [
+    "needlemap.asking.failures",
+    "needlemap.asking.retry",
+    "needlemap.http.faults",
+]
+IN_A_ROW = re.compile(r"in_a_row|in_row|consecutive|\bgone\b|_gone\b|failures_since")
+
+
+def judges_the_next_request(tree: ast.AST) -> bool:
+    """Return True if a file decides by itself what a failure means for the next requests.
+
+    It compares a failure with a kind that all requests share, or counts failures in a row.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            for part in ast.walk(node):
+                is_kind = isinstance(part, ast.Attribute) and part.attr in OF_THE_NEXT
+                if is_kind and ast.unparse(part).startswith(("Failure.", "errors.Failure.")):
+                    return True
+        if isinstance(node, ast.AugAssign) and IN_A_ROW.search(ast.unparse(node.target)):
+            return True
+    return False
+
+
+def test_one_module_says_what_a_failure_means_for_the_next_requests(house: Any) -> None:
+    """`run`, `check`, `storm`, `ab` and a drop-in class had a rule each, and these differed."""
+    found = [source.module for source in house.sources if judges_the_next_request(source.tree)]
+    assert found == POLICY
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "if error.failure is Failure.UNAUTHORISED:\n    stop()",
+        "is_over = record.failure in (Failure.UNAUTHORISED, Failure.SERVER)",
+        "def f(self, record):\n    self.failures_in_a_row += 1",
+        "consecutive += record.answer is None",
+    ],
+)
+def test_a_second_policy_for_failures_would_be_seen(second: str) -> None:
+    assert judges_the_next_request(ast.parse(second))
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        "raise Unmeasured(Failure.UNAUTHORISED, 'no key')",
+        "self.failures.take(record, length, outcome.hopeless, answered=True)",
+        "if record.failure == Failure.TOO_LONG:\n    shorter()",
+    ],
+)
+def test_a_failure_that_is_only_named_is_no_policy(plain: str) -> None:
+    assert not judges_the_next_request(ast.parse(plain))

@@ -14,7 +14,17 @@ DOCS = Path(__file__).parent.parent / "docs"
 IMPORTED = re.compile(r"^(?:from|import) (needlemap\S*)", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["extending.md", "own-task.md", "models.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "own-task.md",
+        "own-model.md",
+        "own-scorer.md",
+        "own-haystack.md",
+        "own-tokenizer.md",
+        "own-probe.md",
+    ],
+)
 def test_pages_on_extensions_import_from_the_door_alone(page):
     assert set(IMPORTED.findall((DOCS / page).read_text("utf-8"))) <= {
         "needlemap",

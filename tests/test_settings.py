@@ -379,7 +379,7 @@ def test_as_flags_they_are_refused_in_the_same_words(name, spelt, typed):
     told = typed("run", "demo", flag, code=2).stderr
     assert told == (
         f"needlemap: '{name}' on the command line is OpenCompass's. Here: {ELSEWHERE[name]}. See "
-        f"docs/coming-from.md.\n"
+        f"needlemap help from-opencompass.\n"
     )
 
 
@@ -416,7 +416,7 @@ def test_a_config_in_python_is_told_from_a_preset(typed, verb, name):
     """It was an unknown preset, with a guess at needlehaystack."""
     told = typed(verb, name, code=2).stderr
     assert told.startswith(f"needlemap: '{name}' is a Python file, as OpenCompass's configs are: ")
-    assert "docs/coming-from.md" in told
+    assert "needlemap help from-opencompass" in told
 
 
 @pytest.mark.parametrize(

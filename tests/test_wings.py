@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from needlemap.commands import pages
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "needlemap"
 WINGS = ("cluster", "interop", "servers", "suites", "training")
@@ -113,6 +115,7 @@ def without(wings: tuple[str, ...], folder: Path) -> dict[str, str]:
     """Make a copy of the package as it would be installed without some wings; return the
     environment in which Python finds that copy first."""
     shutil.copytree(SOURCE, folder / "needlemap", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs", folder / "needlemap" / pages.INSTALLED.name)
     doors = [module for module, owner in DOORS.items() if owner in wings]
     for wing in wings:
         shutil.rmtree(folder / "needlemap" / wing)
@@ -212,6 +215,9 @@ def test_the_main_job_is_done_without_a_wing(wing: str, tmp_path: Path) -> None:
     shown = type_line("--help")
     commands = {"servers": ("check", "storm", "ab", "gauge"), "interop": ("import",)}.get(wing, ())
     assert not any(f"\n  {command} " in shown for command in commands)
+    topics = type_line("help")
+    assert not any(f"\n{command} " in topics for command in commands)
+    assert ("\nfrom-ruler " in topics) == (wing != "suites")
     assert ("--slurm" in type_line("run --help-all")) == (wing != "cluster")
     assert ("--by" in type_line("report --help")) == (wing != "training")
     assert ("ruler-vt" in type_line("list presets")) == (wing != "suites")
@@ -235,7 +241,7 @@ def run_core_tests(tests: tuple[str, ...], environment: dict[str, str]) -> None:
     plugins = ("-p", "no:cacheprovider", "-p", "no:needlemap")
     ignored = [f"--ignore={name}" for name in (*left_out, "tests/test_wings.py")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", *plugins, *ignored, *tests],
+        [sys.executable, "-m", "pytest", "-q", *plugins, *ignored, *tests],
         capture_output=True,
         text=True,
         cwd=ROOT,

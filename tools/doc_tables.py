@@ -16,10 +16,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from needlemap.commands.listing import EXTENSIONS, describe, names_of
 from needlemap.http.compatible import PROVIDERS
 from needlemap.models import Logprobs
 from needlemap.models.thinking import MARKS
 from needlemap.records.record import Record
+from needlemap.registry import installed
 from needlemap.settings import KNOWN, Settings, help_texts, marked
 from needlemap.settings.older_names import ELSEWHERE, TABLE
 from needlemap.stats.table_schema import CELLS, TRIALS, DataColumn
@@ -262,6 +264,25 @@ def providers_table() -> str:
     return table(("also called", "`--base-url`", "`key_env`", ""), rows)
 
 
+def shelf_table(kind: str) -> str:
+    """Presets or suites, each with what its file says of it."""
+    rows = [(f"`{name}`", about) for name, about in names_of(kind).items()]
+    return table((kind.removesuffix("s"), "what it asks"), rows)
+
+
+def options_text() -> str:
+    """What `needlemap list KIND NAME` prints of every extension."""
+    parts = list[str]()
+    for kind in EXTENSIONS:
+        parts.append(f"## {kind.capitalize()}")
+        for name in sorted(installed(kind)):
+            text = "\n".join(describe(kind, name))
+            parts.append(
+                f"### {kind.removesuffix('s').capitalize()} {name}\n\n```text\n{text}\n```"
+            )
+    return "\n\n".join(parts)
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     cells = [head, ["---"] * len(head), *rows]
@@ -271,13 +292,16 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
-    "settings": ("run.md", settings_table),
+    "settings": ("reference/settings.md", settings_table),
+    "presets": ("reference/presets.md", lambda: shelf_table("presets")),
+    "suites": ("reference/presets.md", lambda: shelf_table("suites")),
+    "options": ("reference/options.md", options_text),
     "record fields": ("internals/records.md", record_table),
-    "older ways": ("coming-from.md", older_table),
-    "older names": ("coming-from.md", names_table),
+    "older ways": ("from-opencompass.md", older_table),
+    "older names": ("from-opencompass.md", names_table),
     "cell columns": ("internals/tables.md", lambda: columns_table(CELLS)),
-    "providers": ("models.md", providers_table),
-    "thinking marks": ("models.md", marks_table),
+    "providers": ("reference/providers.md", providers_table),
+    "thinking marks": ("reference/providers.md", marks_table),
     "trial columns": ("internals/tables.md", lambda: columns_table(TRIALS)),
 }
 

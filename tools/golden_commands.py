@@ -326,7 +326,6 @@ def other_codes() -> Iterator[tuple[str, Sequence[str]]]:
     yield "score: no such file", ("score", "nothing", "--scorer", "exact")
     yield "replay", ("replay", "sound", "--length", "300", "--depth", "0")
     yield "replay: no such cell", ("replay", "sound", "--length", "77", "--depth", "0")
-    yield "replay: verified", ("replay", "sound", "--verify")
     yield "replay: no such run", ("replay", "nothing")
     yield "import: no such file", ("import", "nothing", "-o", "imported")
     yield "gauge: no folder", ("gauge",)

@@ -25,7 +25,8 @@ from needlemap.servers.check.haystack import Options
 from needlemap.servers.check.judge import Checked, judge
 from needlemap.servers.check.schedule import Schedule
 from needlemap.servers.storm.act import Act, key_of
-from needlemap.servers.storm.judge import Seen, Seens, Stormed, Suspect, judge_storm
+from needlemap.servers.storm.evidence import Evidence, Observation, Suspect
+from needlemap.servers.storm.judge import StormResult, judge_storm
 from needlemap.servers.storm.moves import Moves
 from needlemap.servers.storm.operation import Limits
 from needlemap.servers.storm.outcome import RequestOutcome, Word
@@ -353,9 +354,9 @@ def of_storm() -> Iterator[Made]:
             yield storm_row(f"{name}, {seed}", made)
 
 
-def seens_of(weather: Weather, seed: int) -> Seens:
+def seens_of(weather: Weather, seed: int) -> Evidence:
     """All that such a storm saw."""
-    random, seens = Random(f"weather {seed}"), Seens()
+    random, seens = Random(f"weather {seed}"), Evidence()
     if weather.moved is not None:
         seens.moves = Moves([weather.moved] if weather.moved >= 0 else [], weather.cache)
     for number in range(1, weather.rounds + 1):
@@ -378,7 +379,7 @@ def seens_of(weather: Weather, seed: int) -> Seens:
     return seens
 
 
-def seen_of(weather: Weather, random: Random, number: int, act: Act) -> Seen:
+def seen_of(weather: Weather, random: Random, number: int, act: Act) -> Observation:
     """A request of such a storm."""
     word, share = weather.words.get(act.operation, weather.words.get("", ("right", 0.0)))
     hit = random.random() < share and number >= weather.since
@@ -388,10 +389,10 @@ def seen_of(weather: Weather, random: Random, number: int, act: Act) -> Seen:
         outcome = RequestOutcome(word, "123456789012", key_of(number, 0), act.number)
     nats = None if weather.moved is None else 0.5 if word == "moved" else 0.0005
     key = key_of(number, act.number)
-    return Seen(key, number, act, outcome, answer=word, tokens=act.tokens, nats=nats)
+    return Observation(key, number, act, outcome, answer=word, tokens=act.tokens, nats=nats)
 
 
-def storm_row(name: str, stormed: Stormed) -> Made:
+def storm_row(name: str, stormed: StormResult) -> Made:
     """A storm's verdict as a row."""
     numbers = {
         "word": stormed.verdict.word,

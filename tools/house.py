@@ -1,7 +1,7 @@
 """Measure the structure of the source. It gates nothing: what must hold is in tests/test_house.py.
 
-`python tools/house.py` prints the figures: files, lines, syntax nodes and imports by package,
-floors of packages, classes of one name, heavy `__init__`, import chains and circles, long
+`python tools/house.py` prints the figures: files, lines, syntax nodes and imports by package and of
+the core, floors of packages, classes of one name, heavy `__init__`, import chains and circles, long
 functions, tests marked `long`. `--before COMMIT` sets those of a commit beside them. `--day` types
 what people type on an ordinary day and prints which modules that loads and which share of the
 functions it calls, and what an installation takes on the disk. `--walk MODULE`: what one module
@@ -37,6 +37,7 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
 FUNCTION_LINES, INIT_LINES, LINE_LENGTH = 60, 150, 95
+WINGS = ("servers", "suites", "interop", "cluster", "training")
 _NAMED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -278,16 +279,18 @@ class House:
         return max(heights.values())
 
     def _by_package(self) -> dict[str, float]:
-        """Files, lines, syntax nodes and imports of each package."""
-        found = dict[str, float]()
-        for name in sorted({source.package for source in self.sources}):
-            sources = [source for source in self.sources if source.package == name]
-            shown = name or "(root)"
-            found[f"  {shown}: files"] = len(sources)
-            found[f"  {shown}: lines"] = sum(len(source.text.splitlines()) for source in sources)
-            found[f"  {shown}: nodes"] = sum(source.nodes() for source in sources)
-            found[f"  {shown}: imports"] = sum(len(self.graph[each.module]) for each in sources)
-        return found
+        """Files, lines, syntax nodes and imports of each package, and of all that is no wing."""
+        figures = dict[str, float]()
+        packages = sorted({source.package for source in self.sources})
+        groups = {name or "(root)": {name} for name in packages}
+        groups["core"] = {*packages} - {*WINGS}
+        for shown, group in groups.items():
+            sources = [source for source in self.sources if source.package in group]
+            figures[f"  {shown}: files"] = len(sources)
+            figures[f"  {shown}: lines"] = sum(len(each.text.splitlines()) for each in sources)
+            figures[f"  {shown}: nodes"] = sum(source.nodes() for source in sources)
+            figures[f"  {shown}: imports"] = sum(len(self.graph[each.module]) for each in sources)
+        return figures
 
 
 def compared(now: dict[str, float], before: dict[str, float]) -> list[str]:

@@ -18,7 +18,7 @@ from weakref import finalize
 
 from needlemap.asking import Outcome
 from needlemap.asking.chosen import folders_of, models_to_ask
-from needlemap.asking.discovery import listed_model, time_limit
+from needlemap.asking.discovery import known_settings, listed_model, time_limit
 from needlemap.asking.run import ModelsInTurn, try_servers
 from needlemap.asking.session import Session
 from needlemap.deadline import LimitReached, limited_to
@@ -74,7 +74,7 @@ def run(
     preset: a preset's name, a .yaml file, or suite:NAME for several families. trust_run: go on
     with a run that this machine did not begin, ask the prompts of one, or run code that stands
     only in a file; 'prompts': ask the prompts of one only if that contacts no other server and
-    runs no code. settings: any setting by its name (docs/run.md); unknown ones raise
+    runs no code. settings: any setting by its name (needlemap help run); unknown ones raise
     SettingsError. model: a name, or a function of messages that returns a str or an Answer;
     several in a list. scorer: a name, or a function of an answer and a Reference that returns a
     share in [0, 1], a bool or a Score. Both may be async. In a notebook it holds up the event
@@ -109,6 +109,7 @@ async def _run(
     with limited_to(time_limit(preset, settings)):
         typed = plain_settings(settings)
         settled = typed | listed_model(preset, typed)
+        settled |= known_settings(preset, settled)
         each = models_to_ask(preset, settled, trusted=trust_run)
         first = next(iter(each.values()))
         kept = first.first.save
@@ -241,6 +242,7 @@ def make_plan(
     with limited_to(time_limit(preset, settings)):
         typed = plain_settings(settings)
         settled = typed | listed_model(preset, typed, asks=False)
+        settled |= known_settings(preset, settled)
         return to_json(plan_report(models_to_ask(preset, settled, planned=True), terms))
 
 

@@ -17,8 +17,12 @@ import typer
 from needlemap.commands import KINDS, arguments, complete_kinds, complete_scorers
 from needlemap.commands.arguments import option, run_argument
 from needlemap.commands.command import (
+    COMPARE,
+    LOOK_UP,
+    MAP,
     Command,
     CommandGroup,
+    Commands,
     declared,
     limited_by,
     refuse_strangers,
@@ -28,6 +32,7 @@ from needlemap.env_file import use_env_file
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import Secrets, hidden
 from needlemap.settings import Settings
+from needlemap.settings.flags import Shown
 from needlemap.text import show, sound_streams, tell
 from needlemap.version import __version__
 
@@ -45,17 +50,19 @@ app = typer.Typer(
     name="needlemap",
     cls=OwnCommands,
     help="Where in its context does a language model find a fact, and where does it lose it?\n\n"
-    "\b\nExample:\n  needlemap run --base-url http://127.0.0.1:8000/v1 --lengths 1k,4k -o own",
-    epilog="Help of a command: needlemap help run. Docs: docs/README.md beside the source.",
+    "\b\nExamples:\n"
+    "  needlemap run --base-url http://127.0.0.1:8000/v1 --lengths 1k,4k -o own\n"
+    "  needlemap check --base-url http://127.0.0.1:8000/v1 --quick -o quick\n"
+    "  needlemap compare before after --margin 2",
+    epilog="Flags of a command: needlemap run --help. Pages: needlemap help, and for example "
+    "needlemap help verdicts",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its import would double the time that --help takes
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 command = partial(declared, OWN)
-settings_command = partial(
-    command, settings=tuple(Settings.model_fields), texts=arguments.RUN_TEXTS
-)
+settings_command = partial(command, group=MAP, settings=tuple(Settings.model_fields))
 
 
 def _version(wanted: bool) -> None:
@@ -67,17 +74,19 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[  # noqa: ARG001 - its callback does it
-        bool, option("Print the version and leave.", "--version", is_eager=True, callback=_version)
+        bool, option("Print the version and exit.", "--version", is_eager=True, callback=_version)
     ] = False,
     debug: Annotated[
         bool,
-        option(
-            "Also show where your own functions and plug-ins raised; with any command.", "--debug"
-        ),
+        option("Show where your own functions and plug-ins raised. With any command.", "--debug"),
     ] = False,
     env_file: Annotated[
         Path | None,
-        option("Read keys and addresses from this file too; with any command.", "--env-file"),
+        option(
+            "Read keys and addresses from this file too. With any command.",
+            "--env-file",
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     """What stands before any command."""
@@ -89,26 +98,28 @@ def common(
         log.setLevel(logging.DEBUG)
 
 
-@settings_command(extended=True)
+@settings_command(shown=Shown(everyday=arguments.OF_RUN, texts=arguments.RUN_TEXTS), extended=True)
 def run(
     typed: arguments.RunFlags,
     preset: arguments.Preset = None,
     added: Sequence[Any] = (),
     **flags: Any,
 ) -> int:
-    """Ask, score and draw a map. Without arguments: a real run of a small model, no key or GPU.
+    """Measure how far a model's context holds, and draw a map. Without arguments: of a small
+    model that comes with needlemap.
 
     \b
     Examples:
       needlemap run
-      needlemap run --base-url http://127.0.0.1:8000/v1 --tokenizer qwen3 --lengths 1k,4k -o own
+      needlemap run --base-url http://127.0.0.1:8000/v1 --lengths 1k,4k -o own
       needlemap run --model openai/gpt-4o --lengths 1k,4k --limit-usd 2 -o gpt
     """
     from needlemap.asking.chosen import folders_of, models_to_ask
-    from needlemap.asking.discovery import listed_model
+    from needlemap.asking.discovery import known_settings, listed_model
 
     with limited_by(preset, flags):
         flags |= listed_model(preset, flags)
+        flags |= known_settings(preset, flags)
         each = models_to_ask(preset, flags, trusted=typed.trust_run, skip=typed.skip)
         refuse_strangers(typed.out, typed.trust_run, folders_of(each))
         from needlemap.commands.run import run_command
@@ -116,9 +127,9 @@ def run(
         return run_command(each, typed, added)
 
 
-@settings_command()
+@settings_command(shown=Shown(everyday=arguments.OF_PLAN, texts=arguments.RUN_TEXTS))
 def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: Any) -> None:
-    """Show what a run would ask and cost. Nothing is asked, and no key is needed.
+    """Show what a run would send and cost. It sends no prompt and needs no key.
 
     \b
     Examples:
@@ -127,21 +138,31 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
       needlemap plan suite:ruler-niah --model openai/gpt-4o
     """
     from needlemap.asking.chosen import models_to_ask
-    from needlemap.asking.discovery import listed_model
+    from needlemap.asking.discovery import known_settings, listed_model
     from needlemap.commands.plan import plan_command
 
     with limited_by(preset, flags):
         flags |= listed_model(preset, flags, asks=False)
+        flags |= known_settings(preset, flags)
         plan_command(models_to_ask(preset, flags, planned=True, skip=typed.skip), typed)
 
 
-@settings_command()
+@settings_command(
+    shown=Shown(
+        everyday=arguments.OF_PROMPTS,
+        nowhere=arguments.NOT_OF_PROMPTS,
+        texts=arguments.PROMPTS_TEXTS,
+    )
+)
 def prompts(
     preset: arguments.Preset = None,
-    out: Annotated[Path | None, option("The file to write.", "-o", "--out")] = None,
+    out: Annotated[
+        Path | None,
+        option("File to write. By default standard output.", "-o", "--out", metavar="FILE"),
+    ] = None,
     **flags: Any,
 ) -> None:
-    """Write all prompts of a run as JSON Lines. Nothing is asked.
+    """Write the prompts of a run as JSON Lines. It sends none of them.
 
     \b
     Examples:
@@ -150,41 +171,47 @@ def prompts(
       needlemap prompts kv-json --lengths 1k -o kv.jsonl
     """
     from needlemap.asking.chosen import models_to_ask
-    from needlemap.asking.discovery import listed_model
+    from needlemap.asking.discovery import known_settings, listed_model
     from needlemap.commands.plan import prompts_command
 
     with limited_by(preset, flags):
         flags |= listed_model(preset, flags, asks=False)
+        flags |= known_settings(preset, flags)
         prompts_command(models_to_ask(preset, flags), out)
 
 
-@command()
+@command(group=MAP)
 def score(
     file: Annotated[
         Path,
         run_argument(
-            "JSON Lines with answer and reference (keywords, question), or a run's folder.",
+            "A run's folder, or JSON Lines with answer and reference (and keywords, question).",
             "FILE|RUN",
         ),
     ],
     scorer: Annotated[
         str,
         option(
-            "levenshtein, keyword, substring, exact, judge, ...", autocompletion=complete_scorers
+            "Scoring rule; see needlemap list scorers.",
+            metavar="NAME",
+            autocompletion=complete_scorers,
         ),
     ],
     scorer_options: Annotated[
-        list[str] | None, option("The scorer's own options, KEY=VALUE.")
+        list[str] | None,
+        option("Options of the scorer (needlemap help options).", metavar="KEY=VALUE"),
     ] = None,
     out: Annotated[
-        Path | None, option("Where scored lines go, or the new run's folder.", "-o", "--out")
+        Path | None,
+        option("Folder of the new run, or file for scored lines.", "-o", "--out", metavar="PATH"),
     ] = None,
     trust_run: arguments.TrustRun = False,
     limit_time: Annotated[
-        str | None, option("Stop after so long, as 90s; type it again to go on.")
+        str | None,
+        option("Stop after this long, e.g. 90s. The same command resumes it.", metavar="DURATION"),
     ] = None,
 ) -> int:
-    """Score answers again with another scorer. A run's, or a file's; nothing is asked.
+    """Score answers again with another scorer. The model is not asked again.
 
     \b
     Examples:
@@ -199,16 +226,16 @@ def score(
         return score_command(file, scorer, scorer_options or [], out, trusted=trust_run)
 
 
-@command(extended=True)
+@command(group=MAP, extended=True)
 def report(
     typed: arguments.ReportFlags,
     runs: Annotated[
         list[Path],
-        run_argument("Run folders, a folder that holds some, or results of other tools."),
+        run_argument("Run folders, a folder of runs, or results of other tools.", "RUN"),
     ],
     added: Sequence[Any] = (),
 ) -> None:
-    """Draw finished or running runs. On the terminal, or into a file by its suffix.
+    """Show finished or running runs, or write them to a file.
 
     \b
     Examples:
@@ -221,15 +248,15 @@ def report(
     report_command(runs, typed, added)
 
 
-@command()
+@command(group=COMPARE)
 def compare(
     typed: arguments.CompareFlags,
     first: Annotated[
-        Path, run_argument("The reference, a run's or suite's folder, or a log.", "RUN_A")
+        Path, run_argument("The reference: folder of a run or a suite, or a log.", "RUN_A")
     ],
-    second: Annotated[Path, run_argument("What to judge: another of the same kind.", "RUN_B")],
+    second: Annotated[Path, run_argument("The run to judge, of the same kind.", "RUN_B")],
 ) -> int:
-    """Tell what one run loses beside another. Pair by pair: the loss, its interval, a verdict.
+    """Compare two runs prompt by prompt. Shows the loss and its interval; with --margin a verdict.
 
     \b
     Examples:
@@ -242,24 +269,26 @@ def compare(
     return compare_command(first, second, typed)
 
 
-@command(name="list")
+@command(name="list", group=LOOK_UP)
 def list_(
     kind: Annotated[
         str | None,
         typer.Argument(
             help=f"{', '.join(KINDS)}.",
+            metavar="KIND",
             autocompletion=complete_kinds,
         ),
     ] = None,
     name: Annotated[
         str | None,
         typer.Argument(
-            help="One task, model, scorer, haystack or probe: what it is and takes. Of runs: "
-            "their folder (default: runs)."
+            help="One task, model, scorer, haystack or probe: what it does and its options. "
+            "For runs: their folder (default runs).",
+            metavar="NAME",
         ),
     ] = None,
 ) -> None:
-    """List presets, tasks, models and other names. Or your runs, with their scores.
+    """List presets, tasks, models and other names, or your runs.
 
     \b
     Examples:
@@ -272,13 +301,13 @@ def list_(
     list_command(kind, name)
 
 
-@command(extended=True)
+@command(group=MAP, extended=True)
 def replay(
     typed: arguments.ReplayFlags,
-    folder: Annotated[Path, run_argument("The run's folder.", "RUN")],
+    folder: Annotated[Path, run_argument("Folder of the run.", "RUN")],
     added: Sequence[Any] = (),
 ) -> None:
-    """Show one prompt of a run again, byte for byte. --ask: also ask it again.
+    """Show one prompt of a run again, byte for byte. With --ask also a new answer.
 
     \b
     Examples:
@@ -288,6 +317,27 @@ def replay(
     from needlemap.commands.replay import replay_command
 
     replay_command(folder, typed, added)
+
+
+@command(name="help", group=LOOK_UP)
+def help_(
+    topic: Annotated[
+        str,
+        typer.Argument(
+            help="A page or a command. By default all pages are listed.", metavar="TOPIC"
+        ),
+    ] = "",
+) -> None:
+    """Print a page of the documentation, or list all pages.
+
+    \b
+    Examples:
+      needlemap help
+      needlemap help verdicts
+    """
+    from needlemap.commands.pages import help_command
+
+    help_command(topic, tuple(Commands(OWN)))
 
 
 class _Tracebacks(logging.Handler):
@@ -312,8 +362,16 @@ class _Tracebacks(logging.Handler):
 
 
 def _without_help(words: Sequence[str]) -> list[str]:
-    """The words of `needlemap help run` as those of `needlemap run --help`."""
-    return [*words[1:], "--help"] if words[:1] == ["help"] else list(words)
+    """Return the words of `needlemap help score` as those of `needlemap score --help`, if a command
+    has no page."""
+    if words[:1] != ["help"] or len(words) != 2:
+        return list(words)
+    from needlemap.commands.pages import all_pages
+
+    topic = words[1]
+    if topic in Commands(OWN) and topic not in all_pages():
+        return [topic, "--help"]
+    return list(words)
 
 
 def _common_first(words: Sequence[str]) -> list[str]:
@@ -346,11 +404,11 @@ def main() -> None:
     143 are signals."""
     _limit_blas_threads()
     sound_streams()
-    code = 2
+    words = _common_first(_without_help(sys.argv[1:]))
     try:
-        app(_common_first(_without_help(sys.argv[1:])), prog_name="needlemap")
+        app(words, prog_name="needlemap")
     except LimitReached as error:
-        wrong, code = str(error), 3
+        sys.exit(_tell_no_result(words, error))
     except NeedlemapError as error:
         wrong = str(error)
     except (
@@ -358,4 +416,16 @@ def main() -> None:
     ) as error:  # a folder that cannot be written, a full disk; typer deals with broken pipes
         wrong = os_error_words(error)
     tell(f"needlemap: {hidden(wrong)}")
-    sys.exit(code)
+    sys.exit(2)
+
+
+def _tell_no_result(words: Sequence[str], error: LimitReached) -> int:
+    """Print the verdict of a command that a limit ended before an answer came.
+
+    Returns its exit code.
+    """
+    from needlemap.stats.verdicts import NO_RESULT, Verdict, exit_code
+
+    command = next((word for word in words if word in Commands(OWN)), "needlemap")
+    tell(Verdict(NO_RESULT, hidden(str(error))).line(command))
+    return exit_code(NO_RESULT)

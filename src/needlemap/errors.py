@@ -200,7 +200,7 @@ _PYTHON = {
     "the command line": "the call",
     "the same command with": "the same call with",
     "the same command": "the same call",
-    "See needlemap run --help.": "All settings are in docs/run.md.",
+    "See needlemap run --help-all.": "All settings: needlemap help run.",
 }
 
 

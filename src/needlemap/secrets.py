@@ -20,7 +20,8 @@ from needlemap.untrusted import DEEPEST
 
 HIDDEN = "[hidden]"
 SHORTEST = 6  # characters of a secret; shorter ones would be found in plain words
-_BETWEEN = "\n\x7f\n"  # two texts: no secret goes on behind it
+# Stands between two texts, so that no secret spans both.
+_BETWEEN = "\n\x7f\n"
 LONGEST_MESSAGE = 500
 _SCRUBBED = 10_000  # characters of a text that a message is made of
 # What a key looks like, and what a text must hold, in small letters, to be searched for it. Each

@@ -67,7 +67,7 @@ class Shelf:
             raise SettingsError(
                 f"'{name}' is a Python file, as OpenCompass's configs are: no code is run for "
                 f"settings. Write its fields as flags, or into a .yaml file: see "
-                f"docs/coming-from.md."
+                f"needlemap help from-opencompass."
             )
         raise SettingsError(f"Unknown {self.noun} '{name}'. {self._hint(name)}")
 

@@ -95,7 +95,8 @@ def test_it_keeps_to_the_limits_of_the_trials(needlemap, wire, monkeypatch):
     """It had requests a minute of its own, so that both together asked twice as often."""
     made = []
     monkeypatch.setattr(
-        "needlemap.asking.runner.pacer_of", lambda *given: made.append(1) or pacer(*given)
+        "needlemap.asking.runner.pacer_of",
+        lambda *args, **kwargs: made.append(1) or pacer(*args, **kwargs),
     )
     needlemap.run(wire, *GRID, "--closed-book", "--requests-per-minute", "6000")
     assert made == [1]

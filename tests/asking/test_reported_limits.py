@@ -19,11 +19,27 @@ def test_lengths_that_cannot_fit_are_refused_with_those_that_do(wires, needlemap
     assert wire.log() == []
 
 
+def test_a_seek_beyond_the_context_is_refused_with_the_ends_that_fit(wires, needlemap):
+    wire = wires(*VLLM)
+    ended = needlemap.run(wire, *QWEN, "--seek", "85", "--lengths", "500,9k", code=2)
+    assert "length 9,000 does not fit. Use --lengths 500,2000." in ended.stderr
+    assert wire.log() == []
+
+
 def test_a_length_of_another_vocabulary_is_an_estimate_and_is_sent(wires, needlemap):
     wire = wires("--models", "m", "--lists", "500")
     ended = needlemap.run(wire, *GRID, "--lengths", "400,501")
     assert "note: The server reports a context of 500 tokens" in ended.stderr
     assert len(wire.log()) == 2
+
+
+def test_a_length_that_fits_in_no_vocabulary_is_refused(wires, needlemap):
+    """A server that cuts prompts without a word would have made a map of its own context."""
+    wire = wires("--models", "m", "--lists", "2000")
+    ended = needlemap.run(wire, *GRID, "--lengths", "500,2500,9k", code=2)
+    assert "length 9,000 does not fit. Lengths here are not in its own tokens" in ended.stderr
+    assert "Use --lengths 500,2500." in ended.stderr
+    assert wire.log() == []
 
 
 def test_of_a_router_s_models_the_one_that_answers_at_props_is_not_known(wires, needlemap):

@@ -237,7 +237,9 @@ def test_time_that_ends_before_a_server_says_what_it_serves_ends_with_3(needlema
             "ab": ("ab", "--arm", f"a={url}", "--arm", f"b={url}/b"),
         }[command]
         ended = needlemap(*typed, *GRID, "--limit-time", "1s", "-o", "r", code=3)
-    assert "The time limit ended before" in ended.stderr
+    last = ended.stderr.strip().splitlines()[-1]
+    assert "The time limit ended before" in last
+    assert last.startswith(f"NO RESULT {typed[0]}: ")
 
 
 def test_a_check_that_a_limit_ends_before_any_answer_ends_with_3(needlemap, wire):
@@ -245,7 +247,9 @@ def test_a_check_that_a_limit_ends_before_any_answer_ends_with_3(needlemap, wire
     typed = ("--model", "openai/m", "--base-url", wire.base_url, "--tokenizer", "cl100k_base")
     own = "--max-length", "2k", "--max-answer-tokens", "40", "--minutes", "0.05", "-o", "r"
     ended = needlemap("check", *typed, *own, code=3)
-    assert "--minutes" in ended.stderr
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last.startswith("NO RESULT check: ")
+    assert "--minutes" in last
 
 
 def test_answers_that_a_judge_has_no_time_for_are_scored_by_the_next_score(needlemap, wires):

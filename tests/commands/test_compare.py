@@ -310,6 +310,7 @@ def test_prompts_that_neighbouring_depths_share_make_one_pair(compare, runs, typ
         ("seeded", "They differ in: seed (0, 3); haystacks ('generated/english "),
         ("exact", "are scored differently: scorer ('substring"),
         ("elsewhere", "have no trial (length, depth, repeat) in common."),
+        ("elsewhere", "'whole' has lengths 500, 900, 2000, 'elsewhere' "),
         ("nowhere", "No run at 'nowhere'"),
     ],
 )

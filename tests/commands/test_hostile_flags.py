@@ -16,6 +16,7 @@ NO_NUMBERS = ("nan", "inf", "1e400")
 # Numbers with a unit, or with words beside them, which typer takes for texts.
 WRITTEN = ("max_length", "kv_tokens", "until", "limit_time", "length", "width", "require", "accept")
 WRITTEN += ("rules", "scale", "within", "seek", "limit_tokens", "tokens_per_minute")
+NUMBERS = ("N", "NUMBER|none", "PERCENT", "POINTS", "TOKENS", "MINUTES", "SECONDS", "USD")
 CELLS = ("--lengths", "500", "--depths", "50", "--tokenizer", "cl100k_base")
 SERVER = ("--model", "openai/m", "--tokenizer", "cl100k_base", "--plan")
 ARMS = ("--arm", "a=baseline/bm25", "--arm", "b=baseline/bm25")
@@ -37,7 +38,7 @@ def number_flags(command: str) -> Iterator[str]:
     every = typer.main.get_command(app).commands[command].params  # type: ignore[attr-defined]
     for flag in every:
         is_own = command not in ("check", "storm", "ab") or flag.name not in Settings.model_fields
-        if is_own and (flag.metavar in ("NUMBER", "PERCENT", "SPEC") or flag.name in WRITTEN):
+        if is_own and (flag.metavar in NUMBERS or flag.name in WRITTEN):
             yield next(name for name in flag.opts if name.startswith("--"))
 
 

@@ -72,8 +72,13 @@ def test_a_run_that_goes_on_and_one_that_cannot_be_read_say_so(needlemap, tmp_pa
     ("kind", "name", "first", "last"),
     [
         ("tasks", "multi", "Needles spread", "reads  --question --answer --keywords --draw"),
-        ("scorers", "judge", "A model says", "--scorer-options  model=openai/gpt-4 attempts=3"),
-        ("models", "openai", "`openai/NAME`.", "reads            --base-url"),
+        (
+            "scorers",
+            "judge",
+            "A model that judges",
+            "--scorer-options  model=openai/gpt-4 attempts=3",
+        ),
+        ("models", "openai", "The back end of `openai/NAME`.", "reads            --base-url"),
         ("haystacks", "generated", "", ""),
         ("probes", "same", "The same prompt twice", "excludes  answers that change"),
     ],

@@ -86,19 +86,19 @@ def test_a_table_of_all_modes_side_by_side(needlemap):
         "computed",
         "cached",
         "times fewer",
-        "beside caching",
+        "vs caching",
     ]
     assert rows["single"][:3] == ["20", "20", "15.6k"]
     assert float(rows["single"][-2]) > 1.2
     assert float(rows["single"][-1]) <= float(rows["exact"][-1]) <= 1
     assert rows["exact"][0] == rows["bins"][0] == "*" or "exact *" in out
     assert float(rows["bins"][-1]) > float(rows["single"][-1])
-    assert "* this run's mode. However depths are chosen inside their bins" in notes
+    assert "* this run's mode. Mode bins computes " in notes
     assert (
-        "beside caching: than a server with prefix caching and room for all, in any order, which"
+        "vs caching: compared with a server with prefix caching and room for all prompts, which"
         in notes
     )
-    assert "cut into 4 lanes" in notes
+    assert "with 4 requests at a time" in notes
     assert "dollars" not in notes
 
 
@@ -113,6 +113,13 @@ def test_json_says_the_same_and_more(plan):
     assert exact["computed"] < single["computed"] < single["asked"] == 15_600
     assert any("which finds" in note for note in found["notes"])
     assert 0 < found["bins_lower_bound"] < found["modes"]["bins"]["computed"]
+
+
+def test_a_bound_that_needles_outside_their_bins_undercut_is_not_printed(needlemap):
+    """Two depths of half a percent share one prompt: bins computed 700 tokens of 1.29k."""
+    out = needlemap("plan", "bm25", "--lengths", "1k", "--depths", "0,0.5").stdout
+    assert "vs caching: compared with" in out
+    assert "No positions inside" not in out
 
 
 @pytest.mark.parametrize("mode", [*MODES, "cold"])
@@ -166,7 +173,7 @@ def test_too_many_workers_are_told_what_they_are_worth(plan, needlemap):
     assert 1 <= many["useful"] < 16
     out = " ".join(needlemap("plan", *SMALL, "--workers", "16").stdout.split())
     assert f"{many['speed_up']:.1f} times as fast as one" in out
-    assert f"up to {many['useful']} keep 90%, see docs/internals/scaling.md)" in out
+    assert f"up to {many['useful']} keep 90%, see needlemap help scaling)" in out
     few = needlemap("plan", *SMALL, "--workers", str(many["useful"])).stdout
     assert "keep 90%" not in few
 

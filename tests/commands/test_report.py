@@ -196,8 +196,8 @@ def test_what_cannot_be_drawn_is_said_in_a_line(reports, typed, flags, said):
 
 def test_under_the_map_it_says_what_the_run_comes_to(reports, typed):
     lines = typed("report", "r", folder=reports.folder).stdout.splitlines()[-7:]
-    assert lines[0].startswith("2 repeats cannot tell how haystacks differ: intervals are wide, ")
-    assert lines[0].endswith("--repeats 5 tells: 18 more prompts, 13k tokens")
+    assert lines[0].startswith("With 2 repeats the variation between texts is unknown: ")
+    assert lines[0].endswith("use --repeats 5 (18 more prompts, 13k tokens).")
     assert lines[1].startswith(
         "all prompts: 100.0 [71.4, 100.0] (n=12, 2 haystacks: prompts of one are "
     )
@@ -208,8 +208,8 @@ def test_under_the_map_it_says_what_the_run_comes_to(reports, typed):
         "note: all 12 answers are right, so this map shows gross losses only"
     )
     assert lines[5] == (
-        "pairs: you have 12; that a loss of 5 points of these haystacks is sure takes about 279 "
-        "where losses fall singly (80 % power)"
+        "Sample size: 12. To detect a 5-point loss on these texts with 80 % power you need about "
+        "279."
     )
 
 

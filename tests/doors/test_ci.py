@@ -138,7 +138,7 @@ def test_the_workflow_gives_the_action_what_it_knows(action, workflow):
     (given,) = [
         step["with"]
         for step in workflow["jobs"]["long-context"]["steps"]
-        if "/needlemap@" in step.get("uses", "")
+        if step.get("uses", "").endswith("/needlemap")
     ]
     assert set(given) <= set(action["inputs"])
     needed = {name for name, each in action["inputs"].items() if each.get("required")}
@@ -154,3 +154,8 @@ def test_what_runs_strangers_code_is_asked_for_by_name(workflow):
 def named(inputs: dict[str, str]) -> dict[str, str]:
     """Inputs as keywords of Python."""
     return {name.replace("-", "_"): value for name, value in inputs.items()}
+
+
+def test_pull_requests_run_what_ci_runs():
+    tests = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())
+    assert tests["jobs"]["tests"]["steps"][-1]["run"] == "bash .ci/run"

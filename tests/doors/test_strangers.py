@@ -239,6 +239,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "import": [("AT", "-o", "new")],
     "compare": [("AT", "AT"), ("own", "AT", "--answers"), ("own", "AT", "--json")],
     "export": [],  # reads no folder
+    "help": [],  # reads none
     "gauge": [],  # reads none
     "list": [("runs", "AT"), ("runs", ".")],
     "replay": [

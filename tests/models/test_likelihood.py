@@ -240,6 +240,55 @@ def test_a_chat_whose_template_nobody_tells_is_refused_in_words(boxes):
         forced(boxes("echo"), " Oslo", api="chat")
 
 
+def prefilled(box: Box, answer: str) -> Answer:
+    async def ask() -> Answer:
+        model = OpenAIModel("box", base_url=box.base_url, api="completions")
+        try:
+            return await model.prefill(prompt(), answer, Decoding(timeout_s=250))
+        finally:
+            await model.close()
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(("offers", "way"), [("echo", "echo"), ("steps", "prompt")])
+def test_the_last_token_of_an_answer_is_read_off_its_prefill(boxes, offers, way):
+    answer = told(prefilled(boxes(offers), f" {GIVEN}"))
+    here = told(weighed_here(GIVEN))
+    assert (answer.way, answer.start) == (way, here.start + len(here.tokens) - 1)
+    if way == "echo":  # the token itself; llama.cpp lists what would follow, likeliest first
+        assert answer.tokens == here.tokens[-1:]
+        assert answer.nats == pytest.approx(here.nats[-1:], abs=1e-4)
+
+
+def test_an_echo_as_vllm_documents_it_is_read_by_column(boxes, monkeypatch):
+    """A reply has the prompt's columns first, None for its first token, and fields of vLLM's own:
+    text_offset, prompt_logprobs, token_ids."""
+    completion = Box.completion
+
+    def as_vllm(self: Box, asked: dict[str, Any]) -> dict[str, Any]:
+        reply = completion(self, asked)
+        choice = reply["choices"][0]
+        assert choice["logprobs"]["token_logprobs"][0] is None
+        choice["logprobs"]["text_offset"] = list(range(len(choice["logprobs"]["tokens"])))
+        rows = zip(choice["logprobs"]["tokens"], choice["logprobs"]["token_logprobs"], strict=True)
+        choice["prompt_logprobs"] = [
+            nats and {"7": {"logprob": nats, "rank": 1, "decoded_token": token}}
+            for token, nats in list(rows)[:-1]
+        ]
+        choice |= {"index": 0, "stop_reason": None, "token_ids": None, "prompt_token_ids": None}
+        return reply | {"kv_transfer_params": None, "prompt_logprobs": None}
+
+    monkeypatch.setattr(Box, "completion", as_vllm)
+    answer = told(prefilled(boxes("echo"), f" {GIVEN}"))
+    assert answer.tokens == told(weighed_here(GIVEN)).tokens[-1:]
+
+
+def test_a_server_that_tells_nothing_of_prompts_has_no_prefill(boxes):
+    with pytest.raises(Unmeasured, match="no /tokenize here"):
+        prefilled(boxes("echo", "no tokenizer"), f" {GIVEN}")
+
+
 A, B, C = ({"token": token, "logprob": nats} for token, nats in (("A", -0.1), ("B", -2), ("C", -3)))
 D, E = ({"token": token, "logprob": nats} for token, nats in (("D", -0.2), ("E", -2)))
 CHAT = {"content": [{**A, "top_logprobs": [A, B]}, {**C, "top_logprobs": [D, E]}]}

@@ -150,7 +150,10 @@ def test_a_streamed_answer_has_its_usage_and_the_time_of_its_first_token(server)
     (answer,) = openai(server, STREAM)
     assert (answer.text, answer.finish) == ("It is 7.", "stop")
     assert (answer.prompt_tokens, answer.completion_tokens) == (9, 2)
-    assert 0.3 <= answer.first_token_s <= answer.latency_s - 0.3
+    assert answer.first_token_s >= 0.3
+    assert answer.latency_s >= 0.6
+    # A busy machine reads the first piece late, never early.
+    assert answer.first_token_s < answer.latency_s - 0.1
     (asked,) = server.asked
     assert (asked["stream"], asked["stream_options"]) == (True, {"include_usage": True})
 

@@ -128,7 +128,7 @@ def test_why_answers_are_missing_is_said_with_quiet_too(needlemap: Any, wire: An
 def test_a_page_in_place_of_json_ends_the_run_at_once(needlemap: Any, wire: Any) -> None:
     wire.schedule(fault_of(row_named("a page in place of JSON")), cycle=True)
     last = needlemap.run(wire, *GRID, code=2).stderr.splitlines()[-1]
-    assert "an HTML page, 'Open WebUI' in place of JSON: Is --base-url right?" in last
+    assert "an HTML page, 'Open WebUI' in place of JSON: Is --base-url right? The " in last
     assert len(wire.log()) == 1
     wire.schedule(fault_of(row_named("a page in place of JSON")), cycle=True)
     ended = needlemap.run(wire, *GRID, "--no-canary", "-o", "other", code=2)

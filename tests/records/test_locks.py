@@ -51,6 +51,25 @@ def test_a_folder_is_held_until_its_run_ends(tmp_path):
     again.close()
 
 
+@pytest.mark.parametrize("kind", ["pipe", "hard link", "link", "folder"])
+def test_a_lock_that_a_stranger_put_there_is_refused_in_words(tmp_path, kind):
+    other = tmp_path / "other"
+    other.write_text("mine")
+    folder = tmp_path / "r"
+    folder.mkdir()
+    lock = folder / LOCK
+    make = {
+        "pipe": lambda: os.mkfifo(lock),
+        "hard link": lambda: os.link(other, lock),
+        "link": lambda: lock.symlink_to(other),
+        "folder": lock.mkdir,
+    }
+    make[kind]()
+    with pytest.raises(NeedlemapError, match="is a link, or no file"):
+        lock_folder(folder)
+    assert other.read_text() == "mine"
+
+
 def test_a_file_system_without_locks_stops_nobody(tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSYS, "Function not implemented")

@@ -191,6 +191,6 @@ def test_in_junit_a_claim_without_a_text_of_its_own_shows_the_whole_report() -> 
 
 def test_a_table_is_a_frame() -> None:
     pytest.importorskip("pandas")
-    frame = to_pandas(REPORT, "lengths")
+    frame = to_pandas(REPORT)
     assert list(frame["change"][:1]) == [7.311]
     assert list(to_pandas(Report("ab", "")).columns) == []

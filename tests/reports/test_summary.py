@@ -70,9 +70,9 @@ def test_what_is_missing_may_be_right_or_wrong_and_a_length_without_a_score_is_n
 def test_few_haystacks_say_so():
     lines = summary_lines(cube(2))
     assert lines[0] == (
-        "2 repeats cannot tell how haystacks differ: intervals are wide, effective lengths have "
-        "none, a "
-        "comparison is about these only. --repeats 5 tells: 18 more prompts, 126k tokens"
+        "With 2 repeats the variation between texts is unknown: intervals are wide, effective "
+        "lengths have none, and a comparison holds for these texts only. For reliable intervals "
+        "use --repeats 5 (18 more prompts, 126k tokens)."
     )
     assert "(n=12, 2 haystacks: prompts of one are taken to correlate by 0.05)" in lines[1]
     assert "  no intervals from fewer than 5 haystacks: --repeats 5 or more" in lines

@@ -141,6 +141,15 @@ def test_a_prompt_that_two_depths_share_counts_once_in_the_sums_and_in_each_of_i
     assert [mean.n for mean in map.margins.values()] == [3]
 
 
+def test_a_missing_prompt_that_two_depths_share_failed_once():
+    """'missing 63 (67 skipped by budget)' stood under a map."""
+    records = [asked("a", 0.0, 0, "x"), asked("b", 0.5, 0, "x"), asked("c", 1.0, 0, "y")]
+    failed = {"score": None, "failure": "timed out"}
+    map = made([record.model_copy(update=failed) for record in records], {})
+    assert [cell.failures for cell in map.cells] == [{"timed out": 1}] * 3
+    assert (map.missing, map.failures) == (2, {"timed out": 2})
+
+
 def test_repeats_that_ask_the_very_same_prompt_are_no_further_evidence():
     map = made([asked(str(repeat), 0.0, repeat, "x") for repeat in range(10)], {})
     assert [(cell.n, cell.score) for cell in map.cells] == [(1, 1.0)]

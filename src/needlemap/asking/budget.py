@@ -33,16 +33,20 @@ class Reserved:
     usd: float
 
     def __add__(self, other: Reserved) -> Reserved:
-        """Both together."""
+        """Return the sum of both."""
         return Reserved(self.tokens + other.tokens, self.usd + other.usd)
 
 
 @dataclass(slots=True)
 class Budget:
-    """Limits and totals of one run, over all its starts; of the time, since this start. None: no
-    limit.
+    """Limits and totals of one run over all its starts; of the time, since this start.
 
-    usd: of the tested model and of a judge; tokens: of the tested model.
+    A limit of None is no limit.
+
+    Attributes:
+        usd: What was spent on the tested model and on a judge.
+        tokens: The tokens of the tested model.
+        over: Whether the time is up, so that nothing more is sent.
     """
 
     prices: Prices
@@ -51,38 +55,43 @@ class Budget:
     limit_time_s: float | None = None
     usd: float = 0.0
     tokens: int = 0
-    over: bool = False  # the time is up: nothing more is sent
+    over: bool = False
     _clock: Clock = field(default_factory=clock)
     _open: list[Reserved] = field(default_factory=list)
-    _unfit: Reserved | None = None  # the least request that did not fit
+    # The least request that did not fit.
+    _unfit: Reserved | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
     def of(cls, settings: Settings) -> Budget:
-        """The limits that settings name, with nothing spent."""
-        limits = settings.limit_usd, settings.limit_tokens, settings.limit_time
-        return cls(Prices.of(settings), *limits)
+        """Return the limits that settings name, with nothing spent."""
+        return cls(
+            Prices.of(settings),
+            limit_usd=settings.limit_usd,
+            limit_tokens=settings.limit_tokens,
+            limit_time_s=settings.limit_time,
+        )
 
-    def part(self, of: int) -> Budget:
-        """Limits of all that is already spent and one of `of` equal parts of the rest."""
+    def part(self, parts: int) -> Budget:
+        """Return limits of all that is already spent and one of `parts` equal parts of the rest."""
         usd, tokens, time_s = self.limit_usd, self.limit_tokens, self.limit_time_s
         ran_s = self._clock.ran_s
         return replace(
             self,
-            limit_usd=None if usd is None else self.usd + (usd - self.usd) / of,
-            limit_tokens=None if tokens is None else self.tokens + (tokens - self.tokens) // of,
-            limit_time_s=None if time_s is None else ran_s + (time_s - ran_s) / of,
+            limit_usd=None if usd is None else self.usd + (usd - self.usd) / parts,
+            limit_tokens=None if tokens is None else self.tokens + (tokens - self.tokens) // parts,
+            limit_time_s=None if time_s is None else ran_s + (time_s - ran_s) / parts,
         )
 
     def waiting(self) -> AbstractContextManager[None]:
-        """Within it nothing can be asked yet: that time does not count."""
+        """Return a context in which no request can be sent yet: its time does not count."""
         return self._clock.stopped()
 
     def read(self, folder: RunFolder) -> None:
         """Count all that earlier starts of a run spent."""
-        for record in chain(
-            folder.every_record(texts=False), closed_book_records(folder, texts=False)
-        ):
+        records = folder.every_record(texts=False)
+        closed_book = closed_book_records(folder, texts=False)
+        for record in chain(records, closed_book):
             self.add(record)
 
     def add(self, record: Record) -> None:
@@ -92,66 +101,82 @@ class Budget:
             self.lost(record.unread, record.own_tokens)
         if record.latency_s is None and record.answer is None:
             return
-        if record.rescored:  # its answer was paid for when it was asked
+        # The answer of a rescored record was paid for when its prompt was sent.
+        if record.rescored:
             return
-        prompt = record.prompt_tokens
-        if prompt is None:  # a model that reports no usage: our own count
-            prompt = record.own_tokens
-        self.spend(prompt, record.cached_tokens or 0, record.completion_tokens or 0, record.usd)
-        for each in record.beside:  # whose price is in the record's
-            self.spend(each.tokens or 0, each.cached_tokens or 0, 0, 0.0)
+
+        prompt_tokens = record.prompt_tokens
+        if prompt_tokens is None:
+            # The model reports no usage.
+            prompt_tokens = record.own_tokens
+        self.spend(
+            prompt_tokens,
+            record.cached_tokens or 0,
+            answer_tokens=record.completion_tokens or 0,
+            usd=record.usd,
+        )
+        # The record's price includes these.
+        for other in record.beside:
+            self.spend(other.tokens or 0, other.cached_tokens or 0, answer_tokens=0, usd=0.0)
 
     def spend(
         self, prompt_tokens: int, cached_tokens: int, answer_tokens: int, usd: float | None = None
     ) -> None:
-        """Count one answer. usd: what it cost, None to look the price up."""
+        """Count one answer. usd: what it cost, or None to look the price up."""
         self.tokens += prompt_tokens + answer_tokens
         if usd is None:
             usd = self.prices.usd(prompt_tokens, cached_tokens, answer_tokens)
         self.usd += usd or 0.0
 
     def judged(self, usd: float | None) -> None:
-        """Count the cost of a judge. None for an unknown price, which is refused with a limit
-        in dollars."""
+        """Count the cost of a judge.
+
+        usd: None for an unknown price, which a limit in dollars refuses.
+        """
         self.usd += usd or 0.0
 
-    def lost(self, unread: UnreadRecord, each: int = 0) -> bool:
-        """Count requests whose answers could not be read. Returns whether one may be sent
-        again. each: tokens of a prompt, for requests that no server counted."""
-        sent = unread.attempts * each if unread.prompt_tokens is None else unread.prompt_tokens
-        self.spend(sent, 0, unread.answer_tokens, unread.usd)
-        return self._room(Reserved(0, 0.0))
+    def lost(self, unread: UnreadRecord, prompt_tokens: int = 0) -> bool:
+        """Count requests whose answers could not be read. Return True if one may be sent again.
+
+        prompt_tokens: of each prompt, for requests that no server counted.
+        """
+        sent_tokens = unread.prompt_tokens
+        if sent_tokens is None:
+            sent_tokens = unread.attempts * prompt_tokens
+        self.spend(sent_tokens, 0, answer_tokens=unread.answer_tokens, usd=unread.usd)
+        return self._fits_now(Reserved(0, 0.0))
 
     @property
     def stopped(self) -> str | None:
-        """The limit that left requests out, with all that is spent by now; None if none did."""
+        """Return the limit that left requests out, with all that is spent by now, or None."""
         if self.over:
             limit = duration_label(self.limit_time_s or 0)
             return f"ran for {limit}, as long as {self._clock.flag} allows"
-        return self._reached(self._unfit) if self._unfit else None
+        return self._limit_reached(self._unfit) if self._unfit else None
 
     def most(self, prompts: Iterable[int], answer_tokens: int) -> Reserved:
-        """What prompts of so many tokens may take together, every answer using its whole budget."""
+        """Return what prompts of these lengths may take together, with the longest answers."""
         sizes = list(prompts)
-        usd = summed((self.prices.usd(size, 0, answer_tokens) for size in sizes), of_known=True)
+        prices = (self.prices.usd(size, 0, answer_tokens) for size in sizes)
+        usd = summed(prices, of_known=True)
         return Reserved(sum(sizes) + answer_tokens * len(sizes), usd or 0.0)
 
-    def cuts(self, wanted: Reserved) -> bool:
-        """Whether a limit in dollars or tokens may leave some of these requests out."""
-        return self._reached(wanted) is not None
+    def cuts(self, requests: Reserved) -> bool:
+        """Return True if a limit in dollars or tokens may leave some of these requests out."""
+        return self._limit_reached(requests) is not None
 
     async def reserve(self, prompt_tokens: int, answer_tokens: int) -> Reserved | None:
         """Set aside what a request may take, once there is room; None if there will be none."""
-        wanted = self.most([prompt_tokens], answer_tokens)
-        while not self.over and not self._larger(wanted):
+        request = self.most([prompt_tokens], answer_tokens)
+        while not self.over and not self._cannot_fit(request):
             self.look_at_the_clock()
             if self.over:
                 break
-            if self._reached(wanted):
-                self._unfit = wanted
-            elif self._room(wanted):
-                self._open.append(wanted)
-                return wanted
+            if self._limit_reached(request):
+                self._unfit = request
+            elif self._fits_now(request):
+                self._open.append(request)
+                return request
             else:
                 self._changed.clear()
                 await self._changed.wait()
@@ -159,7 +184,7 @@ class Budget:
         return None
 
     def settle(self, reserved: Reserved) -> None:
-        """A request has ended; what it cost was counted by `spend`."""
+        """Release what was set aside for a request that ended. `spend` counted its cost."""
         self._open.remove(reserved)
         self._changed.set()
 
@@ -168,20 +193,22 @@ class Budget:
         self.over = self.over or self.left_s() <= 0
 
     def left_s(self) -> float:
-        """Seconds until the time is up."""
+        """Return the seconds until the time is up."""
         return inf if self.limit_time_s is None else self.limit_time_s - self._clock.ran_s
 
     def waits_s(self, least_s: float = 0.0) -> float | None:
-        """Seconds after which whatever is waited for is given up; None where time has no limit."""
+        """Return the seconds after which waiting is given up, or None if time has no limit."""
         return None if self.limit_time_s is None else max(least_s, self.left_s())
 
     def spent_text(self) -> str:
-        """All that is spent, for people."""
-        known = self.usd or self.prices.usd(1, 0, 1) is not None
-        return f"spent over all starts: {self.tokens:,} tokens" + f", ${self.usd:.4f}" * bool(known)
+        """Return all that is spent, for people."""
+        text = f"spent over all starts: {self.tokens:,} tokens"
+        if self.usd or self.prices.usd(1, 0, 1) is not None:
+            text += f", ${self.usd:.4f}"
+        return text
 
     def state(self) -> str:
-        """The used part of each limit, in words; '' without limits."""
+        """Return the used part of each limit, in words; '' without limits."""
         parts = []
         if self.limit_usd is not None:
             parts.append(f"${self.usd:.4f} of ${self.limit_usd:g}")
@@ -192,23 +219,22 @@ class Budget:
             parts.append(f"{ran} of {duration_label(self.limit_time_s)}")
         return " · ".join(parts)
 
-    def _larger(self, wanted: Reserved) -> bool:
-        """Whether a request needs at least as much as one that did not fit. Such a request
-        cannot fit either."""
-        least = self._unfit
-        return least is not None and wanted.tokens >= least.tokens and wanted.usd >= least.usd
+    def _cannot_fit(self, request: Reserved) -> bool:
+        """Return True if a request needs at least as much as one that did not fit."""
+        unfit = self._unfit
+        return unfit is not None and request.tokens >= unfit.tokens and request.usd >= unfit.usd
 
-    def _room(self, wanted: Reserved) -> bool:
-        """Whether a request fits beside those that are open."""
-        most = sum(self._open, Reserved(self.tokens, self.usd) + wanted)
+    def _fits_now(self, request: Reserved) -> bool:
+        """Return True if a request fits next to those that are open."""
+        most = sum(self._open, Reserved(self.tokens, self.usd) + request)
         return most.tokens <= (self.limit_tokens or inf) and most.usd <= (self.limit_usd or inf)
 
-    def _reached(self, wanted: Reserved) -> str | None:
-        """Why requests cannot be sent even when all that is open has ended; None if they may."""
-        if self.limit_usd is not None and self.usd + wanted.usd > self.limit_usd:
-            most = f"the next request may cost {wanted.usd:.4f}"
+    def _limit_reached(self, requests: Reserved) -> str | None:
+        """Return why requests cannot be sent even once nothing is open, or None if they can."""
+        if self.limit_usd is not None and self.usd + requests.usd > self.limit_usd:
+            most = f"the next request may cost {requests.usd:.4f}"
             return f"spent {self.usd:.4f} of {self.limit_usd:g} US dollars, and {most}"
-        if self.limit_tokens is not None and self.tokens + wanted.tokens > self.limit_tokens:
-            most = f"the next request may take {wanted.tokens:,}"
+        if self.limit_tokens is not None and self.tokens + requests.tokens > self.limit_tokens:
+            most = f"the next request may take {requests.tokens:,}"
             return f"used {self.tokens:,} of {self.limit_tokens:,} tokens, and {most}"
         return None

@@ -31,28 +31,32 @@ MakeModel = Callable[[Settings], Model]
 
 
 class RunObserver:
-    """Hears how the asking goes, family by family, named '' in a run with one; this one shows
-    nothing."""
+    """Is told how the asking proceeds, family by family. This one shows nothing.
+
+    The only family of a run is named ''.
+    """
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
-        """A family is about to be asked. model: None where all its answers are known."""
+        """Start a family. model: None if all its answers are known."""
 
     def watch(self, name: str, session: Session) -> AbstractContextManager[TrialObserver]:
-        """What hears of each trial, entered while a family is asked."""
+        """Return the observer of each trial, entered while a family is asked."""
         return nullcontext(TrialObserver())
 
     def goes_on(self, name: str, session: Session) -> None:
-        """A run that seeks has its next haystacks."""
+        """Show that a run that seeks has its next haystacks."""
 
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
-        """A family was asked. What it raises ends the asking."""
+        """Show how a family ended. An exception raised here ends the asking."""
 
     def whole(self, name: str, session: Session) -> None:
-        """Nothing of a family is left to ask."""
+        """Show that nothing of a family is left to ask."""
 
     def left_out(self, name: str, error: NeedlemapError) -> None:
-        """A family cannot be asked, for what only building all its prompts showed: the others
-        can, unless a limit was reached (LimitReached)."""
+        """Show that a family cannot be asked, which only building all its prompts showed.
+
+        The others can, unless a limit was reached (LimitReached).
+        """
 
 
 class Campaign:
@@ -163,7 +167,7 @@ class Campaign:
 
 
 class FullGrid:
-    """All trials that one family has left. Override `next` if more depend on the answers.
+    """Ask all trials that one family has left. Override `next` if more depend on the answers.
 
     session: the present one.
     """
@@ -172,13 +176,17 @@ class FullGrid:
         self.session = session
 
     def next(self, scored: int) -> Session | None:
-        """Return the next session, or None at the end. scored: how many trials of the last batch
-        were scored."""
+        """Return the next session, or None at the end.
+
+        scored: how many trials of the last batch were scored.
+        """
         return None
 
     async def ask(self, campaign: Campaign, name: str = "", model: str = "") -> Outcome | None:
-        """Ask batch by batch, unless one ends as every further one would. Returns how that ended,
-        None if nothing was left. name, model: as `Campaign.ask` takes them."""
+        """Ask batch by batch, unless one ends as every further one would.
+
+        Returns how that ended, None if nothing was left. name, model: as `Campaign.ask` takes them.
+        """
         if not self.session.wanted:
             self.session.relabel()
             campaign.observer.whole(name, self.session)
@@ -202,7 +210,7 @@ class FullGrid:
 
 
 def spent_in(settings: Settings, folders: Iterable[Path]) -> Budget:
-    """The limits of several runs, and what all their starts have spent together."""
+    """Return the limits of several runs, with what all their starts have spent together."""
     budget = Budget.of(settings)
     for folder in folders:
         budget.read(RunFolder(folder))

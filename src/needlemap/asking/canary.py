@@ -35,9 +35,12 @@ from needlemap.settings import Settings
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
 
-SMALL_TOKENS = 1_500  # up to which a missed needle is suspicious
-ENOUGH = 3  # small trials that all scored 0
-SHOWN = 120  # characters of an answer
+# Up to this length a missed needle is suspicious.
+SMALL_TOKENS = 1_500
+# Small trials that all scored 0.
+ENOUGH = 3
+# Characters of an answer that a message shows.
+SHOWN = 120
 FIRST_TOKENS = (
     "<s>",
     "<bos>",
@@ -46,8 +49,14 @@ FIRST_TOKENS = (
     "<｜begin▁of▁sentence｜>",
     "[BOS]",
 )
-_FOREVER = (Failure.REJECTED, Failure.CONNECTION, Failure.MODEL, Failure.SCORER, Failure.UNREADABLE)
-_SKIP = "To go on all the same: --no-canary."
+_PERMANENT = (
+    Failure.REJECTED,
+    Failure.CONNECTION,
+    Failure.MODEL,
+    Failure.SCORER,
+    Failure.UNREADABLE,
+)
+_GO_ON = "To go on all the same: --no-canary."
 
 # What a server says, and what helps: the first that fits.
 _REMEDIES = (
@@ -90,7 +99,7 @@ _REMEDIES = (
     ),
 )
 # What somebody's own function is given and must return.
-_OWN = {
+_OWN_FUNCTIONS = {
     Failure.MODEL: (
         "A model of your own is called with messages, a list of {'role', 'content'}, and returns "
         "the answer's text."
@@ -104,8 +113,8 @@ _OWN = {
 
 def given_to_own(failure: str, settings: Settings) -> str:
     """Return what the user's own function gets and must return, if it failed; else ''."""
-    own = settings.backend == "python" or failure == Failure.SCORER
-    return _OWN.get(Failure(failure), "") if own else ""
+    is_own = settings.backend == "python" or failure == Failure.SCORER
+    return _OWN_FUNCTIONS.get(Failure(failure), "") if is_own else ""
 
 
 # That the answer's budget is above the model's, which the last group holds.
@@ -119,82 +128,96 @@ _TOO_MUCH = re.compile(
 _QUOTED_ROLE = re.compile(r"""["']role["'] ?: ?["'][a-z]*["']""")
 
 
-async def send(runner: Runner, walk: Sequence[Trial], before: Iterable[Record]) -> set[str]:
-    """Ask one trial, or three; their keys. The runner's outcome says why to stop, and what to type.
+async def send(
+    runner: Runner, walk: Sequence[Trial], earlier_records: Iterable[Record]
+) -> set[str]:
+    """Ask one trial, or three, and return their keys.
 
-    before: records of earlier starts; one that scored is proof enough.
+    The runner's outcome holds why to stop, and what to type. earlier_records: of earlier starts;
+    one that scored is proof enough.
     """
-    outcome, settings, asked = runner.outcome, runner.settings, set[str]()
-    small = sorted(walk, key=lambda trial: trial.cell.length_tokens)
-    zeros = list[Record]()
-    for earlier in before if small else ():
-        if earlier.score:
-            return asked
-        if earlier.scored and earlier.length_tokens <= SMALL_TOKENS:
-            zeros = [*zeros, earlier][-ENOUGH:]
-    if not small:
-        return asked
-    outcome.canary = first_token_twice(small[0].prompt)
-    for trial in small:
-        if (
-            outcome.canary
-            or len(zeros) >= ENOUGH
-            or (zeros and trial.cell.length_tokens > SMALL_TOKENS)
-        ):
+    outcome, settings = runner.outcome, runner.settings
+    keys: set[str] = set()
+    zeros = _small_zeros(earlier_records) if walk else None
+    if zeros is None:
+        return keys
+
+    shortest_first = sorted(walk, key=lambda trial: trial.cell.length_tokens)
+    outcome.canary = first_token_twice(shortest_first[0].prompt)
+    for trial in shortest_first:
+        if outcome.canary or len(zeros) >= ENOUGH:
             break
-        alone = replace(trial, shared_tokens=None if settings.mode == ALONE else 0)
-        record = await runner.first(alone)
+        if zeros and trial.cell.length_tokens > SMALL_TOKENS:
+            break
+        shared_tokens = None if settings.mode == ALONE else 0
+        record = await runner.first(replace(trial, shared_tokens=shared_tokens))
         if record is None:
             break
-        asked.add(trial.key)
+        keys.add(trial.key)
         outcome.canary = look(record, trial.prompt, settings, outcome.warnings)
         if record.score != 0:
             break
         zeros.append(record)
+
     if not outcome.canary and len(zeros) >= ENOUGH:
-        _missed(outcome, zeros[-1], small[0].prompt)
-    return asked
+        _missed(outcome, zeros[-1], shortest_first[0].prompt)
+    return keys
+
+
+def _small_zeros(records: Iterable[Record]) -> list[Record] | None:
+    """Return the last records of small trials that scored 0, or None if any trial scored."""
+    zeros: list[Record] = []
+    for record in records:
+        if record.score:
+            return None
+        if record.scored and record.length_tokens <= SMALL_TOKENS:
+            zeros = [*zeros, record][-ENOUGH:]
+    return zeros
 
 
 def first_token_twice(prompt: Prompt) -> str | None:
-    """Whether a text begins with a first token's spelling, which servers add themselves."""
+    """Return a warning if a text starts with a token that servers add themselves, or None."""
     text = prompt.messages[0].data[:64].decode("utf-8", "replace")
-    spelt = next((token for token in FIRST_TOKENS if text.startswith(token)), None)
-    if spelt is None:
+    first_token = next((token for token in FIRST_TOKENS if text.startswith(token)), None)
+    if first_token is None:
         return None
     return (
-        f"The template begins with {spelt}, which the server adds too. Take it out of the template."
-        f" {_SKIP}"
+        f"The template begins with {first_token}, which the server adds too. Take it out of the "
+        f"template. {_GO_ON}"
     )
 
 
 def begins_twice(prompt: Prompt) -> bool:
-    """Whether token ids begin with one token twice, as where template and tokenizer both add
-    theirs."""
+    """Return True if ids start with one token twice: template and tokenizer both add theirs."""
     ids = prompt.ids[:2]
     return len(ids) == 2 and bool(ids[0] == ids[1]) and int(ids[0]) >= 0
 
 
 def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]) -> str | None:
-    """Why to stop after a first trial, and what to type; None if nothing is wrong with it."""
+    """Return why to stop after a first trial and what to type, or None if nothing is wrong."""
     where = f"The first trial ({record.length_tokens:,} tokens, depth {percent(record.depth):g} %)"
     if record.failure:
-        if record.failure not in _FOREVER:
+        if record.failure not in _PERMANENT:
             return None
         error = (record.error or "").rstrip(".")
         advice = given_to_own(record.failure, settings) or remedy(error)
-        return " ".join(filter(None, [f"{where} could not be measured: {error}.", advice, _SKIP]))
-    if not (record.answer or "").strip() and record.answer is not None:
-        written = f"finish {record.finish!r}, {record.completion_tokens} tokens written"
-        said = f"{where} got an empty answer ({written})."
+        stop = "" if error.endswith("?") else "."
+        sentences = [f"{where} could not be measured: {error}{stop}", advice, _GO_ON]
+        return " ".join(filter(None, sentences))
+
+    if record.answer is not None and not record.answer.strip():
+        finish = f"finish {record.finish!r}, {record.completion_tokens} tokens written"
+        finding = f"{where} got an empty answer ({finish})."
         advice = _emptied(record, settings)
         if prompt.chat:
-            return f"{said} {advice} {_SKIP}"
-        warnings.append(f"{said} {advice}")
+            return f"{finding} {advice} {_GO_ON}"
+        warnings.append(f"{finding} {advice}")
     if record.outcome == REFUSED and not warnings:
         warnings.append(f"{where} was refused: {shown(record)}")
-    off = (record.prompt_tokens or 0) - (record.prompt.tokens if record.prompt else 0)
-    if not prompt.chat and off == 2:
+
+    own_count = record.prompt.tokens if record.prompt else 0
+    surplus_tokens = (record.prompt_tokens or 0) - own_count
+    if not prompt.chat and surplus_tokens == 2:
         warnings.append(
             f"{where} has 2 tokens more by the server's count than its text: a first token twice?"
         )
@@ -202,7 +225,7 @@ def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]
 
 
 def remedy(error: str) -> str:
-    """What to type after a server's refusal."""
+    """Return what to type after a server's refusal."""
     error = _QUOTED_ROLE.sub("", error)
     if too_much := _TOO_MUCH.search(error):
         most = next(filter(None, too_much.groups()), None)
@@ -214,7 +237,7 @@ def remedy(error: str) -> str:
 
 
 def shown(record: Record) -> str:
-    """An answer as an error message may show it: one line, no control characters."""
+    """Return an answer as an error message may show it: one line, no control characters."""
     return _brief(record.answer or "")
 
 
@@ -242,43 +265,48 @@ def _emptied(record: Record, settings: Settings) -> str:
 
 
 def _missed(outcome: Outcome, record: Record, prompt: Prompt) -> None:
-    """Say that all small trials were missed: reason to stop for a chat model, not for a base
-    model."""
-    said = (
+    """Report that all small trials were missed: stop for a chat model, warn for a base model."""
+    scorer = record.scorer.name if record.scorer else ""
+    finding = (
         f"{ENOUGH} trials of up to {record.length_tokens:,} tokens all scored 0; to "
-        f"{record.question!r} it "
-        f"said {shown(record)}, by scorer '{record.scorer.name if record.scorer else ''}'."
+        f"{record.question!r} it said {shown(record)}, by scorer '{scorer}'."
     )
     if prompt.chat:
         advice = (
             "Is the answer wrong, or the scorer (--scorer), or the template (needlemap prompts)?"
         )
-        outcome.canary = f"{said} {advice} {_SKIP}"
+        outcome.canary = f"{finding} {advice} {_GO_ON}"
     else:
-        outcome.warnings.append(said)
+        outcome.warnings.append(finding)
 
 
 def questions(experiment: Experiment) -> list[Trial]:
-    """Each distinct question and answer of an experiment as a trial without a haystack.
+    """Return each distinct question and answer as a trial without a haystack.
 
-    But for those that no text answers, as with `absent`: who says so without one is right, and
-    knows nothing.
+    Questions that no text answers are left out, as with `absent`: a model that says so without a
+    haystack is right, and knows nothing.
     """
     keys = experiment.keys
-    found: dict[str, Trial] = {}
+    trial_by_key: dict[str, Trial] = {}
     for trial in experiment.trials:
         if trial.item.reference.none and not trial.item.reference.keywords:
             continue
-        asked = keys.asked_alone(trial.item.question)
-        key = keys.key(asked, trial.item.reference)
-        if key not in found:
-            item, prompt = replace(trial.item, needles=()), _prompt(experiment, trial)
-            found[key] = Trial(key, asked, Cell(0, 0.0), trial.repeat, item, prompt, (), False)
-    return list(found.values())
+        hash_alone = keys.asked_alone(trial.item.question)
+        key = keys.key(hash_alone, trial.item.reference)
+        if key not in trial_by_key:
+            trial_by_key[key] = Trial(
+                key=key,
+                asked=hash_alone,
+                cell=Cell(0, 0.0),
+                repeat=trial.repeat,
+                item=replace(trial.item, needles=()),
+                prompt=_prompt(experiment, trial),
+            )
+    return list(trial_by_key.values())
 
 
 def unasked(experiment: Experiment, folder: RunFolder) -> list[Trial]:
-    """The questions that a folder has no score of; none where the settings want no such control."""
+    """Return the questions that a folder has no score of; none if the settings want no control."""
     if not experiment.settings.closed_book:
         return []
     done = {record.key for record in closed_book_records(folder, texts=False) if record.scored}
@@ -286,55 +314,58 @@ def unasked(experiment: Experiment, folder: RunFolder) -> list[Trial]:
 
 
 async def ask(experiment: Experiment, folder: RunFolder, runner: Runner) -> None:
-    """Ask what is still to be asked, under the limits of the run's own trials. Raises as
-    `Runner.run` does."""
+    """Ask the questions that are left, under the limits of the run's own trials.
+
+    Raises as `Runner.run` does.
+    """
     trials = unasked(experiment, folder)
-    wanted = {trial.asked for trial in trials}
+    waiting = {trial.asked for trial in trials}
     records = closed_book_records(folder)
-    answers = to_be_scored(record for record in records if record.asked in wanted)
+    answers = to_be_scored(record for record in records if record.asked in waiting)
     alone = runner.beside(OneFile(folder.path / CLOSED_BOOK), len(trials), answers)
     sizes = [trial.prompt.tokens for trial in trials]
     await alone.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))
 
 
 class OneFile:
-    """Appends records to one file, beside those of the grid."""
+    """A file that records are appended to, next to those of the grid."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._lock = file, asyncio.Lock()
 
     async def append(self, record: Record) -> None:
-        """Return when it is on the disk."""
+        """Append a record, and return once it is on the disk."""
         async with self._lock:
             await asyncio.to_thread(self._write, record.line())
 
     def _write(self, line: bytes) -> None:
-        with open_inside(self._file, "a+b") as out:
-            if out.seek(0, os.SEEK_END) and _last(out) != b"\n":
-                out.write(b"\n")  # behind a line that a kill or a full disk tore
-            out.write(line)
-            out.flush()
-            os.fsync(out.fileno())
+        with open_inside(self._file, "a+b") as stream:
+            if stream.seek(0, os.SEEK_END) and _last(stream) != b"\n":
+                # A kill or a full disk tore the last line.
+                stream.write(b"\n")
+            stream.write(line)
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def _last(file: IO[bytes]) -> bytes:
-    """The last byte of a file that holds some."""
+    """Return the last byte of a file that is not empty."""
     file.seek(-1, os.SEEK_END)
     return file.read(1)
 
 
 def _prompt(experiment: Experiment, trial: Trial) -> Prompt:
-    """The question alone, as a message or as a text to go on with."""
+    """Return the question alone, as a message or as a text to complete."""
     question = trial.item.question
-    role, text = (
-        ("user", question) if trial.prompt.chat else (TEXT, f"Question: {question}\nAnswer:")
-    )
+    completion = f"Question: {question}\nAnswer:"
+    role, text = ("user", question) if trial.prompt.chat else (TEXT, completion)
     tokens = experiment.tokenizer.index(text.encode())
-    if (
-        experiment.traits.render is not None
-    ):  # ids with its chat template are made by the model itself
-        prompt = Prompt.plain([("user", question) if experiment.traits.chat else (TEXT, text)])
-    else:
+    if experiment.traits.render is None:
         prompt = Prompt((Message(role, (tokens.span(),)),))
+    elif experiment.traits.chat:
+        # The model itself makes the ids, with its chat template.
+        prompt = Prompt.plain([("user", question)])
+    else:
+        prompt = Prompt.plain([(TEXT, text)])
     stops = trial.prompt.stops
     return replace(prompt, question=question, tokens=len(tokens.ids), stops=stops)

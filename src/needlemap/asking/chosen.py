@@ -21,30 +21,35 @@ def models_to_ask(
     planned: bool = False,
     skip: Sequence[str] | None = None,
 ) -> dict[str, Chosen]:
-    """The families to ask each model, by the name of its folder ('' of a single model).
+    """Return the families to ask each model, by the name of its folder ('' of a single model).
 
     named, flags, planned: as `choose_each` takes them. trusted: follow the run whose prompts are
-    asked, though another machine began it; 'prompts': as far as that asks and runs nothing. skip:
+    asked, though another machine started it; 'prompts': as far as that asks and runs nothing. skip:
     families of a suite to leave out. Raises NeedlemapError.
     """
-    each = choose_each(named, flags, trusted=trusted, planned=planned)
+    chosen_by_model = choose_each(named, flags, trusted=trusted, planned=planned)
     if skip:
-        each = {name: without_families(chosen, skip) for name, chosen in each.items()}
-    for name, chosen in each.items():
+        chosen_by_model = {
+            name: without_families(chosen, skip) for name, chosen in chosen_by_model.items()
+        }
+    for name, chosen in chosen_by_model.items():
         run = chosen.first.prompts_of
-        if run and isinstance(run, str) and not chosen.suite:  # a suite refuses it when prepared
-            lent = with_prompts_of(chosen.first, Path(run), trusted)
+        # A suite refuses another run's prompts when it is prepared.
+        if run and isinstance(run, str) and not chosen.suite:
+            borrowed = with_prompts_of(chosen.first, Path(run), trusted)
             if planned:
-                lent = without_code(lent, flags)
+                borrowed = without_code(borrowed, flags)
             elif trusted is not True:
-                refuse_code(lent, flags, f"'{run}'")
-            each[name] = replace(chosen, families={"": lent})
-    return each
+                refuse_code(borrowed, flags, f"'{run}'")
+            chosen_by_model[name] = replace(chosen, families={"": borrowed})
+    return chosen_by_model
 
 
 def without_families(chosen: Chosen, names: Sequence[str]) -> Chosen:
-    """Leave families out, and weighted means that need them. Raises SettingsError for a name that
-    is not one of the suite's, and if none is left."""
+    """Leave families out, and weighted means that need them.
+
+    Raises SettingsError for a name that is not one of the suite's, and if none is left.
+    """
     if not chosen.suite:
         raise SettingsError("--skip leaves out families of a suite: name one, e.g. suite:ruler.")
     if unknown := sorted(set(names) - set(chosen.families)):
@@ -52,15 +57,17 @@ def without_families(chosen: Chosen, names: Sequence[str]) -> Chosen:
             f"Suite '{chosen.suite}' has no family '{unknown[0]}'. Families: "
             f"{', '.join(chosen.families)}."
         )
-    families = {name: each for name, each in chosen.families.items() if name not in names}
+    families = {name: settings for name, settings in chosen.families.items() if name not in names}
     if not families:
         raise SettingsError("--skip leaves out all families. Name fewer.")
     scores = {name: means for name, means in chosen.scores.items() if not set(means) & set(names)}
     return replace(chosen, families=families, scores=scores)
 
 
-def folders_of(each: Mapping[str, Chosen]) -> list[str]:
-    """The folders in a run's that the families of its models lie in; '' for itself."""
+def folders_of(chosen_by_model: Mapping[str, Chosen]) -> list[str]:
+    """Return the folders in a run's that hold the families of its models; '' for itself."""
     return [
-        f"{name}/{family}".strip("/") for name, chosen in each.items() for family in chosen.families
+        f"{name}/{family}".strip("/")
+        for name, chosen in chosen_by_model.items()
+        for family in chosen.families
     ]

@@ -17,6 +17,7 @@ from needlemap.grid import duration_s
 from needlemap.http import Sent
 from needlemap.http.compatible import ADDRESS, BACKEND, KEY, served
 from needlemap.http.served import context_of, list_models, wait_for
+from needlemap.registry import find, installed
 from needlemap.settings import MOST_S
 from needlemap.settings.older_names import value_of
 from needlemap.settings.suites import given_in, is_demo
@@ -26,13 +27,12 @@ from needlemap.text import tell
 def listed_model(
     named: str | None, flags: Mapping[str, Any], *, asks: bool = True, command: str = ""
 ) -> dict[str, Any]:
-    """The settings `model` and `base_url` of the model that the server lists, if the settings
-    name none; else {}.
+    """Return the settings `model` and `base_url` of the model that the server lists.
 
-    named: a preset, a file or a suite. asks: whether the command asks the model, so that the
-    address of a file may be asked too. command: one that is of no use without a server. Says
-    which model is taken. Raises NeedlemapError where no server is there, and where it lists
-    none or several.
+    Returns {} if the settings name a model, and prints which model is taken. named: a preset, a
+    file or a suite. asks: whether the command sends prompts, so that the address of a file may be
+    used too. command: one that is of no use without a server. Raises NeedlemapError if no server is
+    there, and if it lists none or several.
     """
     if value_of(flags, "model") or (is_demo(named, flags) and not command):
         return {}
@@ -56,10 +56,30 @@ def listed_model(
     return {"model": served(name), "base_url": address}
 
 
+def known_settings(named: str | None, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that an installed package knows for the model, as far as nobody typed them; {}
+    for another model, and where a preset, a file or a suite says what is asked.
+
+    Says which. Raises NeedlemapError.
+    """
+    model = value_of(flags, "model")
+    if named is not None or not isinstance(model, str):
+        return {}
+    for name in sorted(installed("known_models")):
+        known, note = find("known_models", name)(model)
+        settings = {key: value for key, value in known.items() if value_of(flags, key) is None}
+        if settings:
+            if not value_of(flags, "quiet"):
+                tell(f"note: {note}")
+            return settings
+    return {}
+
+
 def find_model(address: str, flags: Mapping[str, Any]) -> tuple[str, str]:
-    """The name of the only model that a server lists, and its address, with the /v1 that may
-    have lacked. Says so. flags: `wait`, `quiet` and the key's variable. Raises
-    NeedlemapError."""
+    """Return the only model that a server lists, and its address, with a /v1 that was missing.
+
+    Prints both. flags: `wait`, `quiet` and the key's variable. Raises NeedlemapError.
+    """
     listed = list_models(
         address,
         sent_with(flags),
@@ -73,15 +93,18 @@ def find_model(address: str, flags: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def sent_with(flags: Mapping[str, Any]) -> Sent:
-    """The secrets that go to a server of a compatible API. flags: those of a command."""
+    """Return the secrets that go to a server of a compatible API. flags: those of a command."""
     options = flags.get("model_options")
     key_env = options.get("key_env") if isinstance(options, Mapping) else None
     return Sent(str(key_env or KEY))
 
 
 class Reached(NamedTuple):
-    """A server of a compatible API that is there. context: the longest prompt with its answer,
-    in tokens, as far as it says that."""
+    """A server of a compatible API that is there.
+
+    context: the longest prompt with its answer, in tokens, or None if the server does not report
+    it.
+    """
 
     address: str
     sent: Sent
@@ -89,8 +112,11 @@ class Reached(NamedTuple):
 
 
 def reach_server(flags: Mapping[str, Any]) -> Reached | None:
-    """The server that a command's flags name, once it is there; None for another back end.
-    Raises NeedlemapError where `wait` does not bring it."""
+    """Return the server that a command's flags name, once it is there.
+
+    Returns None for another back end. Raises NeedlemapError if the server is not there within
+    `wait`.
+    """
     backend, _, name = str(flags.get("model", "")).partition("/")
     address = str(flags.get("base_url") or os.environ.get(ADDRESS, ""))
     if backend != BACKEND or not address:
@@ -101,8 +127,11 @@ def reach_server(flags: Mapping[str, Any]) -> Reached | None:
 
 
 def time_limit(named: str | None, flags: Mapping[str, Any]) -> float | None:
-    """How long a command may take, by its flags, else by what it names: a preset, a file or a
-    suite. None for no limit, and where what says so is wrong: it is said when it is read."""
+    """Return how long a command may take, in seconds, or None for no limit.
+
+    The flags decide, then the preset, file or suite that is named. A wrong one gives None here: its
+    error is reported when it is read.
+    """
     with suppress(NeedlemapError, TypeError, ValueError, OSError):
         typed = flags.get("limit_time")
         if typed is None and named is not None:
@@ -112,7 +141,7 @@ def time_limit(named: str | None, flags: Mapping[str, Any]) -> float | None:
 
 
 def seconds_of(typed: Any) -> float:
-    """A duration as a flag or a Python argument gives it. Raises SettingsError."""
+    """Return the seconds of a flag's text or a Python argument. Raises SettingsError."""
     try:
         return duration_s(typed) if isinstance(typed, str) else float(typed)
     except OverflowError:
@@ -120,7 +149,7 @@ def seconds_of(typed: Any) -> float:
 
 
 def limit_of(typed: str) -> float:
-    """A command's limit of time, in seconds. Raises SettingsError."""
+    """Return a command's limit of time, in seconds. Raises SettingsError."""
     seconds = duration_s(typed)
     if not 0 < seconds <= MOST_S:
         raise SettingsError(f"--limit-time takes more than 0 s and up to {MOST_S:,.0f} s.")

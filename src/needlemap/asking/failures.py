@@ -30,8 +30,10 @@ OF_ALL_PROMPTS = (
     *(Failure.REJECTED, Failure.CONNECTION, Failure.SERVER),
     *(Failure.MODEL, Failure.REPLICA, Failure.RATE_LIMITED),
 )
-GONE = 20  # requests in a row without an answer after which a server is gone
-ARM_GONE = 3  # of an arm of an `ab`: the other arm's answers would have no partner
+# Requests in a row without an answer after which a server is gone.
+GONE = 20
+# The same for an arm of an `ab`: the other arm's answers would have no partner.
+ARM_GONE = 3
 
 
 class Batch(Protocol):
@@ -44,24 +46,29 @@ class Batch(Protocol):
 
 
 def is_hopeless(failure: Unmeasured, count: int, *, answered: bool) -> bool:
-    """Return True if every further request would fail as this one. count: failures of its kind so
-    far, this one included. answered: whether any request was answered before."""
+    """Return True if every further request would fail as this one.
+
+    count: failures of its kind so far, this one included. answered: whether any request was
+    answered before.
+    """
     if failure.hopeless or failure.unreached or failure.failure is Failure.UNAUTHORISED:
         return True
     if failure.failure is Failure.RATE_LIMITED and failure.transient:
         # A day's allowance is used up.
         return (failure.retry_after_s or 0.0) > LONGEST_WAIT_S
-    of_all = failure.failure in OF_ALL_PROMPTS or failure.misplaced
-    return of_all and not answered and count >= FIRST
+    meets_all_prompts = failure.failure in OF_ALL_PROMPTS or failure.misplaced
+    return meets_all_prompts and not answered and count >= FIRST
 
 
 @dataclass(slots=True)
 class Failures:
-    """The failed requests to one server over several batches. gone: failures in a row that end the
-    asking.
+    """The failed requests to one server over several batches.
 
-    ended: why nothing more is sent, '' while more is. refused_from: the least length in tokens that
-    was refused as too long; refusal: in the server's words.
+    Attributes:
+        gone: Failures in a row that end the asking.
+        ended: Why nothing more is sent; '' while more is.
+        refused_from: The least length in tokens that was refused as too long.
+        refusal: That refusal in the server's words.
     """
 
     gone: int = GONE
@@ -74,8 +81,11 @@ class Failures:
     def take(
         self, record: Record, length_tokens: int, hopeless: str | None, *, answered: bool
     ) -> None:
-        """Take a request that ended. hopeless: why every further one would fail, if so. answered:
-        whether any was answered before."""
+        """Take a request that ended.
+
+        hopeless: why every further one would fail, if so. answered: whether any was answered
+        before.
+        """
         if record.answer is not None:
             self.in_a_row = 0
             return
@@ -100,11 +110,11 @@ class Failures:
         self.counts.update(batch.failures)
         self.in_a_row = 0 if batch.scored else self.in_a_row + sum(batch.failures.values())
         if batch.hopeless or self.in_a_row >= self.gone:
-            why = batch.hopeless or batch.refusal or ", ".join(sorted(batch.failures))
-            self.ended = self.ended or why
+            reason = batch.hopeless or batch.refusal or ", ".join(sorted(batch.failures))
+            self.ended = self.ended or reason
 
 
-def no_answer(why: str, *, limited: bool) -> NeedlemapError:
+def no_answer(reason: str, *, limited: bool) -> NeedlemapError:
     """Return the error of a server that answered nothing. limited: whether a limit ended it."""
-    words = f"No answer ever came: {(why or 'nothing was sent').rstrip('.')}"
+    words = f"No answer ever came: {(reason or 'nothing was sent').rstrip('.')}"
     return LimitReached(words) if limited else NeedlemapError(words)

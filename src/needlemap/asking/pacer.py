@@ -26,19 +26,21 @@ from needlemap.errors import Failure, Unmeasured
 from needlemap.grid import duration_label
 
 _MINUTE_S = 60.0
-_TELLING = 3.0  # requests used, below which a share of the limit tells nothing of the rate
+# Requests used, below which a share of the limit tells nothing of the rate.
+_TELLING = 3.0
 _TELLING_SHARE = 0.02
-_KEPT_S = 2.0  # of the rate: how much given back may be kept beyond what it holds
-_WEIGHT = 0.5  # of a newly seen rate
+# Seconds of the rate: how much given back may be kept beyond what a bucket holds.
+_KEPT_S = 2.0
+# Of a newly seen rate, against the one so far.
+_WEIGHT = 0.5
 
 
 @dataclass(slots=True)
 class Bucket:
-    """rate: what comes in per second. level: what is in it at `at_s`, below 0 when a large
-    request went out.
+    """What one limit holds: `level` at the time `at_s`, below 0 when a large request went out.
 
-    full_at_s: when the server says that it is full again. heard: whether a server said what
-    comes in.
+    rate: what comes in per second. full_at_s: when the server says that it is full again. heard:
+    whether a server said what comes in.
     """
 
     rate: float
@@ -50,7 +52,7 @@ class Bucket:
 
     @classmethod
     def even(cls, per_minute: float | None) -> Bucket | None:
-        """A user's limit: requests go out evenly, with no burst. None without one."""
+        """Return a user's limit, or None without one. Requests go out evenly, with no burst."""
         if per_minute is None:
             return None
         rate = per_minute / _MINUTE_S
@@ -58,39 +60,43 @@ class Bucket:
 
     @classmethod
     def learned(cls, quota: Quota, now_s: float) -> Bucket:
-        """A server's limit, as first heard of: taken to be a minute's."""
+        """Return a server's limit when it is first known: taken to be a minute's."""
         return cls(quota.limit / _MINUTE_S, quota.limit, quota.limit, now_s)
 
     def wait_s(self, cost: float, now_s: float) -> float:
-        """Until a request of that cost may go out; one larger than all it holds waits until it
-        is full."""
+        """Return the seconds until a request of that cost may go out.
+
+        One larger than all the bucket holds waits until it is full.
+        """
         self._refill(now_s)
         missing = min(cost, self.capacity) - self.level
-        return min(missing / self.rate, max(0.0, self.full_at_s - now_s)) if missing > 1e-9 else 0.0
+        if missing <= 1e-9:
+            return 0.0
+        return min(missing / self.rate, max(0.0, self.full_at_s - now_s))
 
     def take(self, cost: float, now_s: float) -> None:
-        """A request goes out."""
+        """Take the cost of a request that goes out."""
         self._refill(now_s)
         self.level -= cost
         self.full_at_s += cost / self.rate
 
     def give(self, cost: float, now_s: float) -> None:
-        """A request took less than was taken for it."""
+        """Give back what a request did not need."""
         self._refill(now_s)
         self.level = min(max(self.capacity, _KEPT_S * self.rate), self.level + cost)
 
     def hear(self, quota: Quota, later: float, sent_s: float, now_s: float) -> None:
-        """What a reply says. later: what went out since its request did, at sent_s, and is not
-        in its count.
+        """Take what a reply reports.
 
-        The server counted somewhen between then and now, so its word bounds the level from
-        both sides.
+        later: what went out since its request did, at sent_s, and is not in its count. The server
+        counted at some moment between then and now, so its figure bounds the level from both sides.
         """
         self._refill(now_s)
         self.capacity = quota.limit
         used = quota.limit - quota.left
         if quota.full_in_s and used >= max(_TELLING, _TELLING_SHARE * quota.limit):
-            weight = _WEIGHT if self.heard else 1.0  # what was taken for it until now was a guess
+            # Until a server reports a rate, the one in use is a guess.
+            weight = _WEIGHT if self.heard else 1.0
             self.rate += weight * (used / quota.full_in_s - self.rate)
             self.heard = True
         low = quota.left - later
@@ -100,32 +106,43 @@ class Bucket:
 
     def _refill(self, now_s: float) -> None:
         if now_s >= self.full_at_s:
-            self.level, self.full_at_s = max(self.level, self.capacity), inf
-        self.level = max(
-            self.level, min(self.capacity, self.level + self.rate * (now_s - self.at_s))
-        )
+            self.level = max(self.level, self.capacity)
+            self.full_at_s = inf
+        refilled = self.level + self.rate * (now_s - self.at_s)
+        self.level = max(self.level, min(self.capacity, refilled))
         self.at_s = now_s
 
 
-_DECREASE = 0.7  # of the open requests at a refusal
-_FIRST_PAUSE_S = 1.0  # after a refusal that does not say for how long
+# The share of the open requests that stays after a refusal.
+_DECREASE = 0.7
+# The pause after a refusal that does not say for how long.
+_FIRST_PAUSE_S = 1.0
 _LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 60.0
-_SHORTER, _LONGER = 0.8, 1.6  # a pause after one that was long enough, and after one that was not
-_TRUSTED = 2  # refusals in a row whose word for how long to wait is taken, however short
-LONGEST_WAIT_S = (
-    600.0  # a server that asks for more is not waited for: the trial is left for a resume
-)
-OUTAGE_S = 600.0  # for which a server that is not there is waited for, once it has answered
-FIRST_PATIENCE_S = 300.0  # of refusals alone since the start, before the run is left for a resume
-_LOOK_S = 2.0  # between two looks for a server that was never there
-PATIENCE_S = 3600.0  # the same, of a server that has answered
-_QUIET_S, _SAID_EVERY_S = 5.0, 30.0  # of waiting, before it is told, and between two tellings
+# How a pause changes after one that was long enough, and after one that was not.
+_SHORTER, _LONGER = 0.8, 1.6
+# Refusals in a row whose figure for how long to wait is taken, however short.
+_TRUSTED = 2
+# A server that asks for a longer wait is not waited for: the trial is left for a resume.
+LONGEST_WAIT_S = 600.0
+# For how long a server that is not there is waited for, once it has answered.
+OUTAGE_S = 600.0
+# Of refusals alone since the start, before the run is left for a resume.
+FIRST_PATIENCE_S = 300.0
+# The same, of a server that has answered.
+PATIENCE_S = 3600.0
+# Between two looks for a server that was never there.
+_LOOK_S = 2.0
+# Of waiting before it is reported, and between two reports.
+_QUIET_S, _SAID_EVERY_S = 5.0, 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Leave to send one request. number: of all requests; tokens: what it may take; behind:
-    what was sent up to it, by kind of limit."""
+    """Leave to send one request.
+
+    number: of all requests. tokens: what it may take. behind: what was sent up to it, by kind of
+    limit.
+    """
 
     number: int
     tokens: float
@@ -134,7 +151,7 @@ class Ticket:
 
 
 class Pacer:
-    """Times in seconds, of a monotonic clock."""
+    """Decides when requests to one server go out. Times are seconds of a monotonic clock."""
 
     def __init__(
         self,
@@ -146,39 +163,60 @@ class Pacer:
         say: Callable[[str], None] = lambda _: None,
         wait_s: float = 0.0,
     ) -> None:
-        """width: the most requests open at a time. left_s: how long the run may still go on.
-        say: is called about long waits. wait_s: for a server that was never there."""
-        self._most, self._width, self._open = float(width), float(width), 0
-        self._left_s, self._say, self._said_s = left_s, say, -inf
-        self._first_wait_s, self._missed_since_s = wait_s, inf
-        self._answered_s = monotonic()  # when the last answer came, or all began
-        self._gate, self._changed = asyncio.Lock(), asyncio.Event()
+        """Start at the full width.
+
+        Args:
+            width: the most requests open at a time.
+            requests_per_minute, tokens_per_minute: limits that were set; None for none.
+            left_s: returns how long the run may still go on.
+            say: is called about long waits.
+            wait_s: how long to wait for a server that was never there.
+        """
+        self._most = float(width)
+        self._width = float(width)
+        self._open = 0
+        self._left_s = left_s
+        self._say = say
+        self._said_s = -inf
+        self._first_wait_s = wait_s
+        self._missed_since_s = inf
+        # When the last answer came, or the run started.
+        self._answered_s = monotonic()
+        self._gate = asyncio.Lock()
+        self._changed = asyncio.Event()
+        # Limits of requests and of tokens: the user's, and the server's.
         self._given = [Bucket.even(rate) for rate in (requests_per_minute, tokens_per_minute)]
-        self._learned: list[Bucket | None] = [None, None]  # requests, tokens
+        self._learned: list[Bucket | None] = [None, None]
         self._sent = 0
         self._behind = (0.0, 0.0)
-        self._not_before_s, self._refused_since_s, self._patience_s = 0.0, inf, FIRST_PATIENCE_S
-        self._out_since_s = inf  # since when the server is not there
-        self._refusals = 0  # in a row, those of requests that were sent together counted once
-        self._held_s = 0.0  # for which the server's limits held requests back, since that was told
-        self._reduced_at = 0  # the last request sent before the width was reduced
-        self._pause_s, self._paused = _FIRST_PAUSE_S, False
+        self._not_before_s = 0.0
+        self._refused_since_s = inf
+        self._patience_s = FIRST_PATIENCE_S
+        # Since when the server is not there.
+        self._out_since_s = inf
+        # Refusals in a row. Those of requests that were sent together count once.
+        self._refusals = 0
+        # For how long the server's limits held requests back, since that was last reported.
+        self._held_s = 0.0
+        # The last request sent before the width was reduced.
+        self._reduced_at = 0
+        self._pause_s = _FIRST_PAUSE_S
+        self._paused = False
 
     @property
     def width(self) -> int:
-        """How many requests may be open now."""
+        """Return how many requests may be open now."""
         return max(1, int(self._width))
 
     @property
     def is_over(self) -> bool:
-        """Whether the run's time is up."""
+        """Return True if the run's time is up."""
         return self._left_s() <= 0
 
     async def admit(self, tokens: float = 0.0) -> Ticket | None:
-        """Leave to send a request of so many tokens, first come, first served; None when time
-        is up.
+        """Return leave to send a request, first come, first served, or None when time is up.
 
-        Raises Unmeasured when a server's limit has no room for longer than is waited for.
+        Raises Unmeasured if a server's limit has no room for longer than is waited for.
         """
         async with self._gate:
             while (wait_s := self._wait_s(tokens)) > 0:
@@ -187,7 +225,8 @@ class Pacer:
                     return None
                 held_s = self._held(tokens)
                 self._changed.clear()
-                wait_s, start_s = min(wait_s, left_s), monotonic()
+                wait_s = min(wait_s, left_s)
+                start_s = monotonic()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(None if wait_s == inf else wait_s):
                         await self._changed.wait()
@@ -195,8 +234,10 @@ class Pacer:
             return None if self.is_over else self._ticket(tokens)
 
     def _held(self, tokens: float) -> float:
-        """Seconds for which the server's own limits hold a request back. Reports it when they
-        add up. Raises Unmeasured where it is too long."""
+        """Return the seconds for which the server's own limits hold a request back.
+
+        Reports them when they add up. Raises Unmeasured if they are too many.
+        """
         now = monotonic()
         held_s = max(0.0, self._servers_wait_s(tokens, now))
         if held_s > LONGEST_WAIT_S:
@@ -205,14 +246,13 @@ class Pacer:
                 f"reply."
             )
             raise Unmeasured(Failure.RATE_LIMITED, words, transient=True, retry_after_s=held_s)
-        if held_s and self._tell(
-            "the server's rate limit slows this down; ", self._held_s, held_s, now
-        ):
+        event = "the server's rate limit slows this down; "
+        if held_s and self._tell(event, since_s=self._held_s, wait_s=held_s, now=now):
             self._held_s = 0.0
         return held_s
 
     async def rest(self, wait_s: float) -> bool:
-        """Wait before asking again; False when the run's time is up first."""
+        """Wait before a retry. Return False if the run's time is up first."""
         left_s = self._left_s()
         await asyncio.sleep(min(wait_s, max(0.0, left_s)))
         return wait_s < left_s
@@ -220,78 +260,95 @@ class Pacer:
     def answered(
         self, ticket: Ticket, allowance: Allowance | None = None, tokens: float | None = None
     ) -> None:
-        """A request was answered. tokens: what it took in the end."""
+        """Take an answered request. tokens: what it took in the end."""
         now = monotonic()
         self._width = min(self._most, self._width + 1 / self._width)
-        self._refused_since_s, self._patience_s, self._answered_s = inf, PATIENCE_S, now
-        self._out_since_s, self._refusals = inf, 0
+        self._answered_s = now
+        self._refused_since_s = inf
+        self._patience_s = PATIENCE_S
+        self._out_since_s = inf
+        self._refusals = 0
         if self._paused:
-            self._pause_s, self._paused = max(_LEAST_PAUSE_S, _SHORTER * self._pause_s), False
-        given = self._given[1]
-        if given is not None and tokens is not None:
-            given.give(ticket.tokens - tokens, now)
+            self._pause_s = max(_LEAST_PAUSE_S, _SHORTER * self._pause_s)
+            self._paused = False
+        own_tokens_limit = self._given[1]
+        if own_tokens_limit is not None and tokens is not None:
+            own_tokens_limit.give(ticket.tokens - tokens, now)
         self._hear(ticket, allowance, now)
         self.ended()
 
     def refused(self, ticket: Ticket, failure: Unmeasured) -> bool:
-        """A request met a rate limit (429). Whether to ask again: `admit` then waits as long
-        as it takes."""
+        """Take a request that met a rate limit (429). Return True to send it again.
+
+        `admit` then waits as long as it takes.
+        """
         now = monotonic()
         for bucket, cost in _costs((*self._given, *self._learned), ticket.tokens):
             bucket.give(cost, now)
         self._hear(ticket, failure.allowance, now)
-        fresh = ticket.number > self._reduced_at
-        if fresh:
+        is_new = ticket.number > self._reduced_at
+        if is_new:
             self._width = max(1.0, min(self._width, self._open) * _DECREASE)
             self._reduced_at = self._sent
             self._refusals += 1
-        self._not_before_s = max(self._not_before_s, now + self._wait_after(failure, fresh))
+        self._not_before_s = max(self._not_before_s, now + self._wait_after(failure, is_new))
         self._refused_since_s = min(self._refused_since_s, now)
         self.ended()
+
         since_s = now - self._refused_since_s
-        wait_s, lasted = self._not_before_s - now, _lasted(since_s)
-        self._tell(f"rate limited: {lasted}", since_s, wait_s, now, f" ({failure})")
+        self._tell(
+            f"rate limited: {_lasted(since_s)}",
+            since_s=since_s,
+            wait_s=self._not_before_s - now,
+            now=now,
+            reason=f" ({failure})",
+        )
         return since_s < self._patience_s
 
     def waits_out(self, failure: Unmeasured, failed_s: float) -> bool:
-        """Whether to keep asking an absent server although retries are used up: for a limited
-        time, while no request is answered. failed_s: when the request before this one failed."""
+        """Return True to keep trying an absent server although retries are used up.
+
+        It is tried for a limited time, while no request is answered. failed_s: when the request
+        before this one failed.
+        """
         now = monotonic()
         if not failure.outage or self._answered_s > failed_s:
             return False
         return now - min(self._out_since_s, now) < min(self._patience_s, OUTAGE_S)
 
     async def awaits(self, failure: Unmeasured) -> bool:
-        """Rest a moment where no server was ever there; False when it is not waited for (any
-        longer)."""
+        """Rest a moment if no server was ever there. Return False once the wait is over."""
         now = monotonic()
         self._missed_since_s = min(self._missed_since_s, now)
         left_s = self._missed_since_s + self._first_wait_s - now
         if left_s <= 0:
             return False
-        up_to = duration_label(self._first_wait_s)
-        self._tell(f"{str(failure).rstrip('.')}; waiting up to {up_to}, ", inf, _LOOK_S, now)
+        longest = duration_label(self._first_wait_s)
+        event = f"{str(failure).rstrip('.')}; waiting up to {longest}, "
+        self._tell(event, since_s=inf, wait_s=_LOOK_S, now=now)
         return await self.rest(min(_LOOK_S, left_s))
 
     def failed(self, failure: Unmeasured, wait_s: float) -> None:
-        """A request failed in passing, and is sent again after so long."""
+        """Take a request that failed and is sent again after `wait_s`."""
         now = monotonic()
         if failure.outage:
             self._out_since_s = min(self._out_since_s, now)
         since_s = now - self._answered_s
-        self._tell(f"{str(failure).rstrip('.')}; {_lasted(since_s)}", since_s, wait_s, now)
+        event = f"{str(failure).rstrip('.')}; {_lasted(since_s)}"
+        self._tell(event, since_s=since_s, wait_s=wait_s, now=now)
 
-    def _tell(self, what: str, since_s: float, wait_s: float, now: float, why: str = "") -> bool:
-        """Say that nothing comes, where that takes long, and not all the time; whether it was
-        said."""
+    def _tell(
+        self, event: str, since_s: float, wait_s: float, now: float, reason: str = ""
+    ) -> bool:
+        """Report that nothing comes, if that takes long and not too often; whether it did."""
         if since_s + wait_s < _QUIET_S or now - self._said_s < _SAID_EVERY_S:
             return False
         self._said_s = now
-        self._say(f"{what}asking again in {duration_label(wait_s)}{why}")
+        self._say(f"{event}asking again in {duration_label(wait_s)}{reason}")
         return True
 
     def ended(self) -> None:
-        """A request is no longer open."""
+        """Close a request."""
         self._open -= 1
         self._changed.set()
 
@@ -314,7 +371,7 @@ class Pacer:
         return Ticket(self._sent, tokens, now, self._behind)
 
     def _hear(self, ticket: Ticket, allowance: Allowance | None, now: float) -> None:
-        """Take up what a reply's headers say."""
+        """Take what a reply's headers report."""
         if allowance is None:
             return
         for kind, quota in enumerate((allowance.requests, allowance.tokens)):
@@ -324,30 +381,32 @@ class Pacer:
                 bucket.hear(quota, later, ticket.sent_s, now)
                 self._learned[kind] = bucket
 
-    def _wait_after(self, failure: Unmeasured, fresh: bool) -> float:
-        """Seconds without any request: the server's own figure, else the wait that was enough
-        lately. If a server repeats a figure that is too short, the waits grow."""
+    def _wait_after(self, failure: Unmeasured, is_new: bool) -> float:
+        """Return the seconds without any request: the server's figure, or a wait that sufficed.
+
+        If a server repeats a figure that is too short, the waits grow.
+        """
         doubts = self._refusals - _TRUSTED
         least_s = min(_LONGEST_PAUSE_S, _LEAST_PAUSE_S * _LONGER**doubts) if doubts > 0 else 0.0
         if failure.retry_after_s:
             return max(least_s, failure.retry_after_s)
+        # The headers say when there is room.
         if failure.allowance is not None and self._wait_s(0.0) > 0:
-            return least_s  # the headers say when there is room
-        if fresh and self._paused:
+            return least_s
+        if is_new and self._paused:
             self._pause_s = min(_LONGEST_PAUSE_S, _LONGER * self._pause_s)
         self._paused = True
         return self._pause_s
 
 
 def _costs(buckets: Sequence[Bucket | None], tokens: float) -> list[tuple[Bucket, float]]:
-    """Limits of requests and of tokens, by turns, as far as they are known, and what is taken
-    of each."""
+    """Return the known limits of requests and of tokens, in turn, and what is taken of each."""
     costs = zip(buckets, cycle((1.0, tokens)), strict=False)
     return [(bucket, cost) for bucket, cost in costs if bucket is not None]
 
 
 def _room_s(buckets: Sequence[Bucket | None], tokens: float, now: float) -> float:
-    """Until there is room for a request and its tokens."""
+    """Return the seconds until there is room for a request and its tokens."""
     return max((bucket.wait_s(cost, now) for bucket, cost in _costs(buckets, tokens)), default=0.0)
 
 

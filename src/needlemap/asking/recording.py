@@ -36,76 +36,91 @@ if TYPE_CHECKING:
     from needlemap.tasks import Item
     from needlemap.trials import Trial
 
-LETTERS = 300  # characters kept either side
-_BYTES = 4 * (LETTERS + 1)  # as many characters at least, and one that may be cut in two
+# Characters kept on either side of a needle.
+LETTERS = 300
+# At least as many characters, and one that may be cut in two.
+_BYTES = 4 * (LETTERS + 1)
 
 
 def needle_records(prompt: Prompt, needles: Sequence[str]) -> tuple[NeedleRecord, ...]:
-    """What a record keeps of a prompt's needles: depths, place, and of the first few their text and
-    up to LETTERS characters of the context before and after it. needles: their texts, as the task
-    gave them.
+    """Return what a record keeps of a prompt's needles: depths, place, text and surroundings.
+
+    The first few keep their text and up to LETTERS characters of the context before and after it.
+    needles: their texts, as the task gave them.
 
     before + text + after is a slice of the prompt's context; other needles in it are part of that
     text. A space that was put behind a needle, to keep two words apart, belongs to what comes after
     it.
     """
-    spans, told = prompt.context_spans, needles[: min(_SHOWN, len(prompt.needles))]
-    return tuple(
-        NeedleRecord(
-            meant=placed.meant,
-            realised=placed.realised,
-            byte=placed.byte,
-            **(
-                {}
-                if needle is None
-                else _around(spans, placed.byte, _end(spans, placed.byte, needle))
-            ),
+    spans = prompt.context_spans
+    texts = needles[: min(_SHOWN, len(prompt.needles))]
+    records = []
+    for placed, needle in zip_longest(prompt.needles, texts):
+        surroundings = {}
+        if needle is not None:
+            surroundings = _around(spans, placed.byte, _end(spans, placed.byte, needle))
+        records.append(
+            NeedleRecord(
+                meant=placed.meant,
+                realised=placed.realised,
+                byte=placed.byte,
+                **surroundings,
+            )
         )
-        for placed, needle in zip_longest(prompt.needles, told)
-    )
+    return tuple(records)
 
 
 def _around(spans: Sequence[Span], start: int, end: int) -> dict[str, str]:
-    before, after = _bytes(spans, max(0, start - _BYTES), start), _bytes(spans, end, end + _BYTES)
-    needle = _text(_bytes(spans, start, end))
-    return {"text": needle, "before": _text(before)[-LETTERS:], "after": _text(after)[:LETTERS]}
+    before = _bytes(spans, max(0, start - _BYTES), start)
+    after = _bytes(spans, end, end + _BYTES)
+    return {
+        "text": _text(_bytes(spans, start, end)),
+        "before": _text(before)[-LETTERS:],
+        "after": _text(after)[:LETTERS],
+    }
 
 
 def _end(spans: Sequence[Span], start: int, needle: str) -> int:
-    """The end of the needle that starts at a byte: its span's end, without a space added
-    behind it."""
-    begin, span = next(row for row in _placed(spans) if row[0] <= start < row[0] + len(row[1].data))
-    spaced = bytes(span.data[-1:]) == b" " and not needle.endswith(" ")
-    return begin + len(span.data) - spaced
+    """Return the end of the needle that starts at a byte, without a space added behind it."""
+    offset, span = next(
+        (offset, span)
+        for offset, span in _placed(spans)
+        if offset <= start < offset + len(span.data)
+    )
+    has_space = bytes(span.data[-1:]) == b" " and not needle.endswith(" ")
+    return offset + len(span.data) - has_space
 
 
 def _bytes(spans: Sequence[Span], start: int, stop: int) -> bytes:
-    """The context's bytes from start to stop, as far as there are any."""
-    return b"".join(
-        [span.data[max(0, start - at) : max(0, stop - at)] for at, span in _placed(spans)]
-    )
+    """Return the context's bytes from start to stop, as far as there are any."""
+    parts = []
+    for offset, span in _placed(spans):
+        parts.append(span.data[max(0, start - offset) : max(0, stop - offset)])
+    return b"".join(parts)
 
 
 def _placed(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
-    """Each span with its first byte's offset in the context."""
-    at = 0
+    """Yield each span with its first byte's offset in the context."""
+    offset = 0
     for span in spans:
-        yield at, span
-        at += len(span.data)
+        yield offset, span
+        offset += len(span.data)
 
 
 def _text(data: bytes) -> str:
-    """As `Prompt.context_text` has it: half a character (presets that follow older tools) is
-    U+FFFD."""
+    """Decode as `Prompt.context_text` does.
+
+    Half a character, of presets that follow older tools, is U+FFFD.
+    """
     return data.decode("utf-8", "replace")
 
 
-LONGEST_THINKING = 20_000  # characters
+# Characters.
+LONGEST_THINKING = 20_000
 NONE_UNREAD = UnreadRecord(prompt_tokens=0, usd=0.0)
 _CUT = "\n[...]\n"
-_SHOWN = (
-    32  # needles of a trial whose text and surroundings are kept; of others only where they stand
-)
+# Needles of a trial whose text and surroundings are kept; of others only where they stand.
+_SHOWN = 32
 
 
 @dataclass(frozen=True)
@@ -118,7 +133,7 @@ class RecordMaker:
 
     @cached_property
     def _run(self) -> str:
-        """The run's hash. Writing all settings for each record took a third of its time."""
+        """Return the run's hash. Writing all settings for each record took a third of its time."""
         return run_hash(self.settings)
 
     def make(
@@ -129,7 +144,7 @@ class RecordMaker:
         attempts: int,
         unread: UnreadRecord = NONE_UNREAD,
     ) -> Record:
-        """The record of a trial: asked, answered (or not), scored (or not)."""
+        """Return the record of a trial: asked, answered (or not), scored (or not)."""
         fields: dict[str, Any] = self._trial_fields(trial)
         if answer is not None:
             fields |= self._answered(trial, answer)
@@ -166,10 +181,14 @@ class RecordMaker:
         }
 
     def _answered(self, trial: Trial, answer: Answer) -> dict[str, Any]:
-        prompt_tokens = (
-            trial.prompt.asked_tokens if answer.prompt_tokens is None else answer.prompt_tokens
-        )
+        prompt_tokens = answer.prompt_tokens
+        if prompt_tokens is None:
+            prompt_tokens = trial.prompt.asked_tokens
         beside = tuple(_pass_records(trial, answer))
+        cached_tokens, completion_tokens = answer.cached_tokens or 0, answer.completion_tokens or 0
+        prices = [self.prices.usd(prompt_tokens, cached_tokens, completion_tokens)]
+        for other in beside:
+            prices.append(self.prices.usd(other.tokens or 0, other.cached_tokens or 0, 0))
         return {
             "answer": answer.text if answer.forced is None else None,
             "logprobs": answer.logprobs,
@@ -181,61 +200,57 @@ class RecordMaker:
             "completion_tokens": answer.completion_tokens,
             "thinking_tokens": answer.thinking_tokens,
             "usage": answer.usage,
-            "usd": summed(
-                [
-                    self.prices.usd(
-                        prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0
-                    ),
-                    *(
-                        self.prices.usd(each.tokens or 0, each.cached_tokens or 0, 0)
-                        for each in beside
-                    ),
-                ]
-            ),
+            "usd": summed(prices),
             "latency_s": round(answer.latency_s, 4),
             "first_token_s": answer.first_token_s and round(answer.first_token_s, 4),
             "answered_by": answer.model,
         }
 
     def _scorer(self, score: Score | Unmeasured, named: dict[str, Any]) -> ScorerRecord:
-        native, why = None, dict[str, Any]()
+        fields: dict[str, Any] = {}
         if isinstance(score, Score):
-            native, why = score.native, {**score.why, **named}
-        scorer = self.scorer
+            fields = {
+                "native": score.native,
+                "why": {**score.why, **named},
+                "unreadable": score.unreadable,
+                "ratio": score.ratio,
+            }
         return ScorerRecord(
-            name=scorer.name,
-            options=dict(scorer.options),
-            rule=rule_of(scorer),
-            scale=scorer.scale,
-            native=native,
-            why=why,
-            unreadable=isinstance(score, Score) and score.unreadable,
+            name=self.scorer.name,
+            options=dict(self.scorer.options),
+            rule=rule_of(self.scorer),
+            scale=self.scorer.scale,
             usd=score.usd,
-            ratio=score.ratio if isinstance(score, Score) else None,
+            **fields,
         )
 
 
 def _pass_records(trial: Trial, answer: Answer) -> Iterator[PassRecord]:
-    """What a record keeps of a given answer behind the item's other prompts."""
+    """Yield what a record keeps of a given answer behind the item's other prompts."""
     for request in trial.beside:
-        given = answer.beside.get(request.role)
-        if given is None:  # it failed
+        answered = answer.beside.get(request.role)
+        # The request failed.
+        if answered is None:
             continue
-        sent = given.prompt_tokens
+
+        logprobs = answered.forced.logprobs if answered.forced else ()
+        sent_tokens = answered.prompt_tokens
         yield PassRecord(
             role=request.role,
             sha256=request.prompt.sha256,
-            nats=tuple(round(each, 6) for each in given.forced.logprobs) if given.forced else (),
-            tokens=request.prompt.asked_tokens if sent is None else sent,
-            cached_tokens=given.cached_tokens,
+            nats=tuple(round(logprob, 6) for logprob in logprobs),
+            tokens=request.prompt.asked_tokens if sent_tokens is None else sent_tokens,
+            cached_tokens=answered.cached_tokens,
             shared_tokens=request.shared_tokens,
-            latency_s=round(given.latency_s, 4),
+            latency_s=round(answered.latency_s, 4),
         )
 
 
 def named_distractors(item: Item, answer: str) -> dict[str, Any]:
-    """Under `distractors` the values that an answer takes from the prompt's distractors; nothing
-    where there are none, or none whose value is known."""
+    """Return under `distractors` the values that an answer takes from the prompt's distractors.
+
+    Returns {} if there are none, or none whose value is known.
+    """
     if not item.reference.decoys or not any(needle.wrong for needle in item.needles):
         return {}
     named, _ = sought(answer, item.reference.decoys, "inside")
@@ -243,7 +258,7 @@ def named_distractors(item: Item, answer: str) -> dict[str, Any]:
 
 
 def capped(thinking: str | None) -> str | None:
-    """Thinking as a record keeps it: of a longer one the beginning and the end.
+    """Return thinking as a record keeps it: of a longer one the start and the end.
 
     >>> len(capped("x" * 50_000))
     20000
@@ -255,16 +270,16 @@ def capped(thinking: str | None) -> str | None:
 
 
 def answer_of(record: Record) -> Answer:
-    """The answer that a record keeps, to be scored anew."""
+    """Return the answer that a record keeps, to be scored anew."""
     return Answer(
-        record.answer or "",
-        record.finish,
-        record.prompt_tokens,
-        record.cached_tokens,
-        record.completion_tokens,
-        record.usage,
-        record.answered_by,
-        record.latency_s or 0.0,
+        text=record.answer or "",
+        finish=record.finish,
+        prompt_tokens=record.prompt_tokens,
+        cached_tokens=record.cached_tokens,
+        completion_tokens=record.completion_tokens,
+        usage=record.usage,
+        model=record.answered_by,
+        latency_s=record.latency_s or 0.0,
         thinking=record.thinking,
         thinking_tokens=record.thinking_tokens,
         logprobs=record.logprobs,
@@ -272,16 +287,16 @@ def answer_of(record: Record) -> Answer:
     )
 
 
-def scored_anew(asked: Record, scored: Record) -> Record:
-    """An answer's record with another score: what asking it cost and took stays as it was."""
-    new = ("key", "asked", "scorer", "score", "failure", "error", "finished_at")
-    return asked.model_copy(
-        update={"rescored": True} | {name: getattr(scored, name) for name in new}
+def scored_anew(answered: Record, scored: Record) -> Record:
+    """Return an answer's record with another score. What the answer cost and took stays."""
+    fields = ("key", "asked", "scorer", "score", "failure", "error", "finished_at")
+    return answered.model_copy(
+        update={"rescored": True} | {name: getattr(scored, name) for name in fields}
     )
 
 
 def prompt_record(trial: Trial) -> PromptRecord:
-    """What a record keeps of a trial's prompt as a whole: never its text."""
+    """Return what a record keeps of a trial's prompt as a whole: never its text."""
     prompt = trial.prompt
     return PromptRecord(
         sha256=prompt.sha256,
@@ -303,10 +318,10 @@ def _scored(score: Score | Unmeasured) -> dict[str, Any]:
     return {"failure": score.failure.value, "error": str(score)}
 
 
-def whole_answer(prefix: str, said: str) -> str:
-    """An answer with the beginning that was given to the model, unless the model began anew itself.
+def whole_answer(prefix: str, answer: str) -> str:
+    """Return an answer with the start that was given to the model, unless it repeats that itself.
 
     >>> whole_answer("The code is", " 42."), whole_answer("The code is", "The code is 42.")
     ('The code is 42.', 'The code is 42.')
     """
-    return said if said.lstrip().startswith(prefix.strip()) else prefix + said
+    return answer if answer.lstrip().startswith(prefix.strip()) else prefix + answer

@@ -22,12 +22,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE
 from needlemap.grid import percent
 from needlemap.records import RuledScorer, how_to_score
-from needlemap.records.folder import (
-    CLOSED_BOOK,
-    RunFolder,
-    records_files,
-    scorer_of,
-)
+from needlemap.records.folder import CLOSED_BOOK, RunFolder, records_files, scorer_of
 from needlemap.records.origin import CheckedRun
 from needlemap.records.record import Record
 from needlemap.scorers import Scorer, rule_of
@@ -43,7 +38,8 @@ if TYPE_CHECKING:
     from needlemap.trials.resolve import Resolved
 
 
-GRID_MODES = ("bins",)  # the whole grid decides where needles go, so the first start fixes it
+# The whole grid decides where needles go, so the first start fixes it.
+GRID_MODES = ("bins",)
 # Settings that may be given with another run's prompts: no prompt depends on them.
 _ASKER = {*settings_of("Model", "Scoring", "Run")}.difference(marked("from_other_run"))
 
@@ -53,49 +49,51 @@ class AnotherRun(NeedlemapError):
 
 
 def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
-    """The trials that a folder has no score of; all, where it is to be taken over. Raises
-    NeedlemapError when it holds another run."""
+    """Return the trials that a folder has no score of; all, if it is to be taken over.
+
+    Raises NeedlemapError if the folder holds another run.
+    """
     try:
-        return _left(folder, experiment)
+        return _unscored_trials(folder, experiment)
     except AnotherRun:
         if is_unanswered(folder):
             return list(experiment.trials)
         raise
 
 
-def is_replaced(folder: RunFolder, wanted: Experiment) -> bool:
-    """Whether a folder holds another run than the one wanted, and nothing of it was answered."""
+def is_replaced(folder: RunFolder, experiment: Experiment) -> bool:
+    """Return True if a folder holds another run of which nothing was answered."""
     try:
-        _left(folder, wanted)
+        _unscored_trials(folder, experiment)
     except AnotherRun:
         return is_unanswered(folder)
     return False
 
 
 def set_aside(folder: RunFolder) -> None:
-    """Leave a folder that is taken over without its run; what failed in it stays under other
-    names."""
+    """Remove the run from a folder that is taken over; what failed in it stays, renamed."""
     for file in [*records_files(folder.path), *folder.path.glob(CLOSED_BOOK)]:
         file.replace(file.with_name(f"replaced-{file.name}"))
     (folder.path / RUN_FILE).unlink()
 
 
 def is_unanswered(folder: RunFolder) -> bool:
-    """Whether nothing of a run was ever answered, as far as can be read."""
+    """Return True if nothing of a run was ever answered, as far as can be read."""
     about = folder.about()
     if about.imported:
         return False
-    closed = folder.path / CLOSED_BOOK
-    for record in chain(
-        folder.every_record(texts=False),
-        folder.records_in(closed, about, texts=False) if closed.exists() else (),
-    ):
+    records = folder.every_record(texts=False)
+    closed_book = folder.path / CLOSED_BOOK
+    if closed_book.exists():
+        records = chain(records, folder.records_in(closed_book, about, texts=False))
+    for record in records:
         if record.answer is not None or record.score is not None:
             return False
     return not folder.left_out.notes()
 
 
-def _left(folder: RunFolder, experiment: Experiment) -> list[Trial]:
+def _unscored_trials(folder: RunFolder, experiment: Experiment) -> list[Trial]:
+    """Return the trials that a folder has no score of. Raises AnotherRun."""
     if not folder.exists:
         if any(folder.path.glob("records-*.jsonl")):
             raise NeedlemapError(
@@ -107,104 +105,117 @@ def _left(folder: RunFolder, experiment: Experiment) -> list[Trial]:
     trials = {
         (place, trial.second): trial for trial in experiment.trials for place in places_of(trial)
     }
-    now, done = scorer_about(experiment.scorer), set()
+    current = scorer_about(experiment.scorer)
+    done_keys = set()
     for record in folder.records(texts=False):
         trial = trials.get((place_of(record), record.second))
         scorer = scorer_of(record)
-        otherwise = scorer is not None and scorer.is_by_another_rule(now)
-        if otherwise and (trial is None or record.asked == trial.asked):
+        is_scored_otherwise = scorer is not None and scorer.is_by_another_rule(current)
+        if is_scored_otherwise and (trial is None or record.asked == trial.asked):
             continue
         if trial is not None and record.key != trial.key:
             raise AnotherRun(
                 f"'{folder.path}' holds answers to other prompts ({first_at(place_of(record))}): "
-                f"the "
-                f"haystack, a template, the model's weights or needlemap itself changed since. "
-                f"Give another "
-                f"folder with -o."
+                f"the haystack, a template, the model's weights or needlemap itself changed "
+                f"since. Give another folder with -o."
             )
         if record.scored:
-            done.add(record.key)
-    return [trial for trial in experiment.trials if trial.key not in done]
+            done_keys.add(record.key)
+    return [trial for trial in experiment.trials if trial.key not in done_keys]
 
 
 def first_at(place: Place) -> str:
-    """Where something was met first, in words."""
+    """Return in words where something was met first."""
     repeat, length, depth = place
     return f"first: length {length}, depth {percent(depth):g}, repeat {repeat}"
 
 
-def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
-    """Raises AnotherRun when a folder's run asks something else: two mixed would make a false
-    map."""
-    theirs, ours = folder.about(), wanted.settings.model_dump(mode="json")
-    fixed = ours["mode"] in GRID_MODES or wanted.ready  # the first start chose the places
+def check_same(folder: RunFolder, experiment: Experiment | Resolved) -> None:
+    """Compare the settings of a folder's run with those of an experiment.
+
+    Raises AnotherRun if they ask something else: two mixed would make a false map.
+    """
+    theirs = folder.about()
+    ours = experiment.settings.model_dump(mode="json")
+    # The first start chose the places.
+    fixed = ours["mode"] in GRID_MODES or experiment.ready
     free = with_role("scored", "free") if fixed else with_role("scored", "free", "grid")
     differing = [
         name
         for name, value in theirs.settings.items()
         if name not in free
         and name in ours
-        and _meant(name, ours[name], ours) != _meant(name, value, ours)
+        and _meaning(name, ours[name], ours) != _meaning(name, value, ours)
     ]
-    differing += [  # that came with a later version
+    # Settings that came with a later version.
+    differing += [
         name
         for name, value in ours.items()
         if name not in (*free, *theirs.settings) and value != DEFAULTS[name]
     ]
     if (theirs.named.seek is None) != (ours["seek"] is None):
         differing.append("seek")
-    scorers = [theirs.scorer, scorer_about(wanted.scorer)]
-    if scorers[0] != scorers[1] and not scorers[0].is_by_another_rule(scorers[1]):
+    scorer = scorer_about(experiment.scorer)
+    if theirs.scorer != scorer and not theirs.scorer.is_by_another_rule(scorer):
         differing.append("scorer")
-    if not differing and theirs.tokenizer.fingerprint != wanted.tokenizer.fingerprint:
+    if not differing and theirs.tokenizer.fingerprint != experiment.tokenizer.fingerprint:
         differing = ["tokenizer"]
-    if differing:
-        name = differing[0]
-        plain = [scorer.model_dump() for scorer in scorers]
-        was, now = plain if name == "scorer" else (theirs.settings.get(name), ours.get(name))
-        scoring = f" To score its answers anew: {how_to_score(str(folder.path), scorers[1])}"
-        advice = scoring if differing == ["scorer"] else ""
-        raise AnotherRun(
-            f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was "
-            f"{was!r}, "
-            f"is {now!r}). Give another folder with -o, or the settings of that run.{advice}"
-        )
+    if not differing:
+        return
 
-
-def _meant(name: str, value: Any, settings: Mapping[str, Any]) -> Any:
-    """What a setting comes to: of an address only whose it is."""
-    return (
-        provider_host(settings["model"].partition("/")[0], value) if name == "base_url" else value
+    name = differing[0]
+    old, new = theirs.settings.get(name), ours.get(name)
+    if name == "scorer":
+        old, new = theirs.scorer.model_dump(), scorer.model_dump()
+    advice = ""
+    if differing == ["scorer"]:
+        advice = f" To score its answers anew: {how_to_score(str(folder.path), scorer)}"
+    raise AnotherRun(
+        f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was "
+        f"{old!r}, is {new!r}). Give another folder with -o, or the settings of that run.{advice}"
     )
 
 
+def _meaning(name: str, value: Any, settings: Mapping[str, Any]) -> Any:
+    """Return what a setting comes to: of an address only its owner."""
+    if name != "base_url":
+        return value
+    backend, _, _ = settings["model"].partition("/")
+    return provider_host(backend, value)
+
+
 def scorer_about(scorer: Scorer) -> RuledScorer:
-    """A scorer's name, resolved options and rule, as run.json holds them: what was typed may
-    differ."""
+    """Return a scorer's name, resolved options and rule, as run.json holds them.
+
+    What was typed may differ.
+    """
     options: dict[str, Any] = json.loads(json.dumps(dict(scorer.options), default=str))
     return RuledScorer(name=scorer.name, options=options, rule=rule_of(scorer))
 
 
 def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
-    """By `asked`, the last record of each answer: one whose scoring failed, or that was scored by
-    another rule, is scored again, not asked for. records: every one of a folder."""
+    """Return the last record of each answer, by `asked`.
+
+    An answer whose scoring failed, or that was scored by another rule, is scored again, not asked
+    for. records: every one of a folder.
+    """
     return {
         record.asked: record for record in records if record.answer is not None and record.asked
     }
 
 
 def answers_in(folder: RunFolder, trials: Iterable[Trial]) -> dict[str, Record]:
-    """By `asked`, the last record of each answer to some trials that a folder has."""
-    wanted = {trial.asked for trial in requests(trials)}
-    answered = wanted & to_be_scored(folder.every_record(texts=False)).keys()
+    """Return the last record of each answer to some trials that a folder has, by `asked`."""
+    sent = {trial.asked for trial in requests(trials)}
+    kept = sent & to_be_scored(folder.every_record(texts=False)).keys()
     # Nearly always there is none, and no record is read whole for it.
-    if not answered:
+    if not kept:
         return {}
-    return to_be_scored(record for record in folder.every_record() if record.asked in answered)
+    return to_be_scored(record for record in folder.every_record() if record.asked in kept)
 
 
 def with_prompts_of(settings: Settings, folder: Path, trusted: Trust = False) -> Settings:
-    """Settings with all that builds prompts as the run in a folder has it.
+    """Return settings with all that builds prompts as the run in a folder has it.
 
     Raises NeedlemapError for a run that is not to be followed or read, SettingsError for settings
     that would make other prompts.
@@ -213,63 +224,63 @@ def with_prompts_of(settings: Settings, folder: Path, trusted: Trust = False) ->
     theirs = run.settings()
     if trusted == "prompts" and not run.is_ours:
         refuse_foreign(theirs, settings, folder)
-    lengths = _part(settings, theirs)
-    _refuse(settings.model_copy(update=lengths and {"lengths": theirs.lengths}), theirs)
-    own = {name: getattr(settings, name) for name in _ASKER} | lengths
+    lengths = _some_lengths(settings, theirs)
+    _check_kept(settings.model_copy(update=lengths and {"lengths": theirs.lengths}), theirs)
+    chosen = {name: getattr(settings, name) for name in _ASKER} | lengths
     if settings.scorer == "auto":
-        own |= {name: getattr(theirs, name) for name in with_role("scored")}
-    named = {name: getattr(theirs, name) for name in PromptSource.model_fields if name != "run"}
-    lender = theirs.prompts_of or PromptSource(run=str(folder), **named)
-    return theirs.model_copy(update={**own, "prompts_of": lender})
+        chosen |= {name: getattr(theirs, name) for name in with_role("scored")}
+    identity = {name: getattr(theirs, name) for name in PromptSource.model_fields if name != "run"}
+    lender = theirs.prompts_of or PromptSource(run=str(folder), **identity)
+    return theirs.model_copy(update={**chosen, "prompts_of": lender})
 
 
 def check_reused(experiment: Experiment) -> None:
-    """Raises NeedlemapError where a prompt is not the one that the other run's record has the hash
-    of.
+    """Compare the prompts of an experiment with those of the run that lends them, by hash.
 
-    Nothing is checked where that run is gone: a run that was begun has keys of its own.
+    Raises NeedlemapError if one differs. Nothing is checked if that run is gone: a run that was
+    started has keys of its own.
     """
     lender = experiment.settings.prompts_of
     folder = RunFolder(lender.run) if isinstance(lender, PromptSource) else None
     if folder is None or not folder.exists:
         return
-    built = {
+    sha256_at = {
         place: trial.prompt.sha256 for trial in experiment.trials for place in places_of(trial)
     }
     for record in folder.records():
+        if record.prompt is None:
+            continue
         place = place_of(record)
-        if (
-            record.prompt is not None
-            and built.get(place, record.prompt.sha256) != record.prompt.sha256
-        ):
+        if sha256_at.get(place, record.prompt.sha256) != record.prompt.sha256:
             raise NeedlemapError(
                 f"The prompts of '{folder.path}' cannot be built again ({first_at(place)}): the "
                 f"haystack, needlemap or a library changed."
             )
 
 
-def _part(settings: Settings, theirs: Settings) -> dict[str, Any]:
-    """The lengths, where these are only some of the other run's; they build its prompts if no
-    prompt hangs on the whole grid."""
+def _some_lengths(settings: Settings, theirs: Settings) -> dict[str, Any]:
+    """Return the lengths, if they are only some of the other run's.
+
+    They build its prompts if no prompt depends on the whole grid.
+    """
     default = Settings.model_fields["lengths"].default
     if settings.lengths in (default, theirs.lengths) or theirs.mode in GRID_MODES:
         return {}
-    some, every = set(settings.lengths.tokens), set(theirs.lengths.tokens)
-    return {"lengths": settings.lengths} if some < every else {}
+    chosen, available = set(settings.lengths.tokens), set(theirs.lengths.tokens)
+    return {"lengths": settings.lengths} if chosen < available else {}
 
 
-def _refuse(settings: Settings, theirs: Settings) -> None:
-    """Raises SettingsError for a setting that says otherwise than the run whose prompts are
-    asked."""
+def _check_kept(settings: Settings, theirs: Settings) -> None:
+    """Raise SettingsError for a setting that differs from the run whose prompts are asked."""
     default = {name: field.default for name, field in Settings.model_fields.items()}
     item = DEFAULT_ITEMS[settings.language]
-    some = "" if theirs.mode in GRID_MODES else ", or give some of these"
+    alternative = "" if theirs.mode in GRID_MODES else ", or give some of these"
     for name in default:
         value = getattr(settings, name)
-        known = (default[name], item.get(name), getattr(theirs, name))
-        if name not in _ASKER and name != "prompts_of" and value not in known:
+        allowed = (default[name], item.get(name), getattr(theirs, name))
+        if name not in _ASKER and name != "prompts_of" and value not in allowed:
             raise SettingsError(
                 f"--prompts-of asks prompts as they are, and their run has {name} "
-                f"{theirs.model_dump()[name]!r}. "
-                f"Leave --{name.replace('_', '-')} out{some if name == 'lengths' else ''}."
+                f"{theirs.model_dump()[name]!r}. Leave --{name.replace('_', '-')} "
+                f"out{alternative if name == 'lengths' else ''}."
             )

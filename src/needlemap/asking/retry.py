@@ -25,8 +25,10 @@ from needlemap.settings.prices import summed
 from needlemap.tasks import Reference
 
 _LONGEST_BACKOFF_S = 60.0
-_TRUSTED = 2  # failures of a request after which a server's word is taken, however short the wait
-_LONGEST_OUTAGE_BACKOFF_S = 15.0  # a server may be back any moment
+# Failures of a request up to which a server's figure is taken, however short the wait.
+_TRUSTED = 2
+# A server may be back any moment.
+_LONGEST_OUTAGE_BACKOFF_S = 15.0
 
 
 class Attempts:
@@ -56,9 +58,14 @@ class Attempts:
         *,
         verdicts: int = 1,
     ) -> None:
-        self._retries, self._pacer, self._tokens = retries, pacer or Pacer(), tokens
-        self._prompt_tokens, self._verdicts = prompt_tokens, verdicts
-        self.number, self._failed, self._failed_s = 0, 0, inf
+        self.number = 0
+        self._retries = retries
+        self._pacer = pacer or Pacer()
+        self._tokens = tokens
+        self._prompt_tokens = prompt_tokens
+        self._verdicts = verdicts
+        self._failed = 0
+        self._failed_s = inf
         self._ticket: Ticket | None = None
         self._answer: Answer | None = None
         self._failure: Unmeasured | None = None
@@ -67,14 +74,15 @@ class Attempts:
         return self
 
     async def __anext__(self) -> Attempts:
-        """The next attempt, when it may go out."""
+        """Return the next attempt, once it may go out."""
         if self._failure is not None:
             await self._rest(self._failure)
         elif self.number:
             raise StopAsyncIteration
         try:
             self._ticket = await self._pacer.admit(self._tokens)
-        except Unmeasured as failure:  # a server's limit has no room for too long
+        except Unmeasured as failure:
+            # A server's limit has no room for too long.
             failure.attempts = self.number
             raise
         if self._ticket is None:
@@ -84,29 +92,33 @@ class Attempts:
         return self
 
     def hear(self, answer: Answer) -> None:
-        """Take what an answer says of a server's limits."""
+        """Take what an answer reports of a server's limits."""
         self._answer = answer
 
     def __enter__(self) -> None:
-        """The request goes out."""
+        """Start the request."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """Tell the pacer how it ended; it hears of a passing rate limit before the next
-        attempt."""
+        """Tell the pacer how the request ended.
+
+        It hears of a passing rate limit before the next attempt.
+        """
         if error is None:
-            assert self._ticket is not None  # it was admitted
-            self._pacer.answered(self._ticket, *_used(self._answer))
+            assert self._ticket is not None, "the request was admitted"
+            allowance, tokens = _used(self._answer)
+            self._pacer.answered(self._ticket, allowance, tokens)
             return False
         if not isinstance(error, Unmeasured):
             self._pacer.ended()
             return False
-        error.attempts, self._failure = self.number, error
+        error.attempts = self.number
+        self._failure = error
         if error.failure is not Failure.RATE_LIMITED or not _passing(error):
             self._pacer.ended()
         return True
 
     async def _rest(self, failure: Unmeasured) -> None:
-        """Wait until it is worth asking again. Raises Unmeasured where it is not."""
+        """Wait until a retry is worth it. Raises Unmeasured if it is not."""
         if failure.failure is Failure.JUDGE and self._verdicts > 1:
             self._verdicts -= 1
             return
@@ -114,11 +126,12 @@ class Attempts:
             if await self._is_waited_for(failure):
                 return
             raise _skipped(failure) if self._pacer.is_over else failure
+
         self._failed += 1
-        waited_out = self._failed > self._retries > 0 and self._pacer.waits_out(
-            failure, self._failed_s
-        )
-        if not _passing(failure) or not (self._failed <= self._retries or waited_out):
+        is_retried = self._failed <= self._retries
+        if not is_retried and self._retries > 0:
+            is_retried = self._pacer.waits_out(failure, self._failed_s)
+        if not is_retried or not _passing(failure):
             raise failure
         self._failed_s = monotonic()
         wait_s = _wait_s(failure, self._failed)
@@ -127,26 +140,29 @@ class Attempts:
             raise _skipped(failure)
 
     async def _is_waited_for(self, failure: Unmeasured) -> bool:
-        """Whether to ask again after a rate limit, or a server that was never there: no
-        failures of this request, so that without it all are hopeless."""
+        """Return True to retry after a rate limit, or after a server that was never there.
+
+        They are no failures of this request, so that all are hopeless if it is not waited for.
+        """
         if not _passing(failure):
             return False
         if self._is_above_limit(failure):
             failure.transient = False
             self._pacer.ended()
             return False
-        assert self._ticket is not None  # it was sent
-        rests = (
-            await self._pacer.awaits(failure)
-            if failure.unreached
-            else self._pacer.refused(self._ticket, failure)
-        )
-        failure.hopeless = not rests
-        return rests
+        assert self._ticket is not None, "the request was sent"
+        if failure.unreached:
+            is_retried = await self._pacer.awaits(failure)
+        else:
+            is_retried = self._pacer.refused(self._ticket, failure)
+        failure.hopeless = not is_retried
+        return is_retried
 
     def _is_above_limit(self, failure: Unmeasured) -> bool:
-        """Whether a prompt is larger than all that the server takes in a minute, by its words or
-        its headers, so that it never passes."""
+        """Return True if a prompt is larger than all that the server takes in a minute.
+
+        Its words or its headers tell. Such a prompt never passes.
+        """
         limit = failure.limit_tokens
         if limit is None and failure.allowance is not None and failure.allowance.tokens is not None:
             limit = failure.allowance.tokens.limit
@@ -156,7 +172,7 @@ class Attempts:
 
 
 def _used(answer: Answer | None) -> tuple[Allowance | None, int | None]:
-    """What a server still takes by an answer, and the tokens that it counted for it."""
+    """Return what a server still allows after an answer, and the tokens that it counted for it."""
     if answer is None:
         return None, None
     if answer.prompt_tokens is None:
@@ -164,12 +180,14 @@ def _used(answer: Answer | None) -> tuple[Allowance | None, int | None]:
     return answer.allowance, answer.prompt_tokens + (answer.completion_tokens or 0)
 
 
-def _skipped(last: Unmeasured | None) -> Unmeasured:
-    """That the run's time was up before there was an answer. last: what came instead of
-    one."""
-    words = "not sent" if last is None else str(last)
-    skipped = Unmeasured(Failure.SKIPPED, f"The time was up before an answer: {words}")
-    skipped.attempts = 0 if last is None else last.attempts
+def _skipped(failure: Unmeasured | None) -> Unmeasured:
+    """Return the failure of a request that had no answer when the run's time was up.
+
+    failure: what came in place of an answer.
+    """
+    reason = "not sent" if failure is None else str(failure)
+    skipped = Unmeasured(Failure.SKIPPED, f"The time was up before an answer: {reason}")
+    skipped.attempts = 0 if failure is None else failure.attempts
     return skipped
 
 
@@ -178,83 +196,99 @@ def _passing(failure: Unmeasured) -> bool:
 
 
 def _wait_s(failure: Unmeasured, attempt: int) -> float:
-    """As long as the server asks for, else anything up to 1, 2, 4, ... 60 seconds ("full
-    jitter"), up to 15 for one that is not there.
+    """Return the seconds to wait: the server's figure, or up to 1, 2, 4, ... 60 at random.
+
+    "Full jitter"; up to 15 for a server that is not there.
 
     https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
     """
     longest_s = _LONGEST_OUTAGE_BACKOFF_S if failure.outage else _LONGEST_BACKOFF_S
-    own_s = uniform(0.0, min(longest_s, 2.0 ** min(attempt - 1, 6)))
+    backoff_s = uniform(0.0, min(longest_s, 2.0 ** min(attempt - 1, 6)))
     if failure.retry_after_s is None:
-        return own_s
-    return failure.retry_after_s if attempt <= _TRUSTED else max(own_s, failure.retry_after_s)
+        return backoff_s
+    return failure.retry_after_s if attempt <= _TRUSTED else max(backoff_s, failure.retry_after_s)
 
 
-LONGEST = 40_000  # characters of an answer that are scored: the first and the last half of them
-JUDGED = 200_000  # that a judge reads
-_MUCH = 3  # times the right answer are scored in any case
+# Characters of an answer that are scored: the first and the last half of them.
+LONGEST = 40_000
+# Characters that a judge reads.
+JUDGED = 200_000
+# So many times the length of the right answer is scored in any case.
+_MUCH = 3
 
 
 @dataclass(slots=True)
 class Scoring:
-    """One answer to be scored; of one that never ended its beginning and its end.
+    """One answer to be scored.
 
-    paid: US dollars of attempts that brought no score; None for an unknown price.
+    Attributes:
+        scorer: scores it.
+        text: the answer; of one that never ended its start and its end.
+        reference: the right answer.
+        paid: US dollars of attempts that brought no score; None for an unknown price.
     """
 
     scorer: Scorer
-    said: str
+    text: str
     reference: Reference
     paid: list[float | None] = field(default_factory=list)
 
     async def score(self, retries: int, pacer: Pacer | None = None) -> Score:
-        """The score, with what all attempts cost; of a scorer that asks, why counts them.
-        Raises the last Unmeasured, which says so too."""
-        most = JUDGED if self.scorer.asks else LONGEST
-        said = bounded(self.said, max(most, _MUCH * len(self.reference.answer)))
+        """Return the score, with what all attempts cost.
+
+        The reasons of a scorer that sends requests count the attempts. Raises the last Unmeasured,
+        which reports them too.
+        """
+        most_characters = JUDGED if self.scorer.asks else LONGEST
+        answer = bounded(self.text, max(most_characters, _MUCH * len(self.reference.answer)))
         attempts = Attempts(retries, pacer, verdicts=self.scorer.attempts)
         try:
             async for attempt in attempts:
                 with attempt, self._counting_paid():
-                    score = await self.scorer.score(said, self.reference)
+                    score = await self.scorer.score(answer, self.reference)
         except Unmeasured as failure:
             failure.usd = summed(self.paid)
             if failure.failure is Failure.JUDGE and attempts.number > 1:
                 failure.args = (f"Asked {attempts.number} times. {failure}",)
             raise
         # A scorer that had no need to ask says so itself.
-        why = {"attempts": attempts.number, **score.why} if self.scorer.asks else score.why
-        return replace(score, why=why, usd=summed([*self.paid, score.usd]))
+        reasons = {"attempts": attempts.number, **score.why} if self.scorer.asks else score.why
+        return replace(score, why=reasons, usd=summed([*self.paid, score.usd]))
 
     @contextmanager
     def _counting_paid(self) -> Iterator[None]:
-        """Inside, what a failure cost is counted; of a verdict that is cut off, what it may
-        cost at most."""
+        """Count what a failure inside cost, or what a verdict that is cut off may cost."""
         try:
             yield
         except Unmeasured as failure:
             self.paid.append(failure.usd)
             raise
         except asyncio.CancelledError:
-            most_tokens = len(self.said.encode("utf-8", "replace"))  # in no vocabulary it has more
+            # No vocabulary has more tokens than bytes.
+            most_tokens = len(self.text.encode("utf-8", "replace"))
             self.paid.append(self.scorer.most_usd(self.reference, most_tokens))
             raise
 
 
-def bounded(said: str, most: int = LONGEST) -> str:
-    """An answer of bearable length, also as scorers compare it: one letter may stand for
-    eighteen.
+def bounded(answer: str, most_characters: int = LONGEST) -> str:
+    """Return an answer of bearable length, also as scorers compare it.
+
+    One letter may stand for eighteen.
 
     >>> len(bounded("x" * 1_000_000)) <= LONGEST, bounded("short")
     (True, 'short')
     """
-    said, room = _ends(said, most), most
-    while not said.isascii() and len(normalize("NFKC", said)) > most:
-        room //= 2
-        said = _ends(said, room)
-    return said
+    answer = _ends(answer, most_characters)
+    room_characters = most_characters
+    while not answer.isascii() and len(normalize("NFKC", answer)) > most_characters:
+        room_characters //= 2
+        answer = _ends(answer, room_characters)
+    return answer
 
 
-def _ends(said: str, most: int) -> str:
-    """A text, or the two ends of a longer one."""
-    return said if len(said) <= most else f"{said[: most // 2 - 1]}\n{said[-(most // 2) :]}"
+def _ends(text: str, most_characters: int) -> str:
+    """Return a text, or the two ends of a longer one."""
+    if len(text) <= most_characters:
+        return text
+    half = most_characters // 2
+    return f"{text[: half - 1]}\n{text[-half:]}"

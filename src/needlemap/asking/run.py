@@ -32,8 +32,7 @@ from needlemap.trials.resolve import Resolved, model_options, resolve
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """How many trials a family has, and how many of them are scored; None where only its
-    prompts tell."""
+    """How many trials a family has, and how many are scored; None if only prompts show it."""
 
     trials: int | None
     scored: int | None
@@ -58,25 +57,24 @@ class FamiliesToAsk:
         names = tuple(chosen.families)
         if not chosen.suite:
             opened = open_family(chosen.first, path)
-            return cls(begin_families(path, "", names), chosen.families, (), opened)
+            families = begin_families(path, "", names)
+            return cls(families, settled=chosen.families, opened=opened)
         if any(settings.until for settings in chosen.families.values()):
-            whole = f"run it whole, then: needlemap compare REFERENCE {path} --sequential"
-            both = f"needlemap ab suite:{chosen.suite}"
             raise SettingsError(
-                f"--until stops one family. Of a suite {whole}. Or {both}, which stops."
+                f"--until stops one family. Of a suite run it whole, then: needlemap compare "
+                f"REFERENCE {path} --sequential. Or needlemap ab suite:{chosen.suite}, which stops."
             )
+
         ahead = []
         for name, settings in chosen.families.items():
             with naming_family(name):
                 ahead.append(look_ahead(settings, path / name))
-        return cls(
-            begin_families(path, chosen.suite, names, chosen.scores), chosen.families, tuple(ahead)
-        )
+        families = begin_families(path, chosen.suite, names, scores=chosen.scores)
+        return cls(families, settled=chosen.families, ahead=tuple(ahead))
 
 
 def open_family(settings: Settings, path: Path) -> FullGrid:
-    """What asks a family as its settings want, and what it asks first. Raises
-    NeedlemapError."""
+    """Return the strategy that a family's settings name, ready to ask. Raises NeedlemapError."""
     if settings.seek is not None:
         return Seek(settings, path)
     if settings.until:
@@ -84,42 +82,48 @@ def open_family(settings: Settings, path: Path) -> FullGrid:
     return FullGrid(Session.open(prepare(settings), path))
 
 
-def unfinished(each: Mapping[str, Chosen], path: Path) -> list[str]:
-    """The models that are not complete yet, by the names of their folders in `path`.
+def unfinished(chosen_by_model: Mapping[str, Chosen], path: Path) -> list[str]:
+    """Check all models, and return those that are not complete, by their folders in `path`.
 
-    Checks all of them first. Raises NeedlemapError.
+    Raises NeedlemapError.
     """
-    found = []
-    for name, chosen in each.items():
+    names = []
+    for name, chosen in chosen_by_model.items():
         with naming(f"Model '{chosen.first.model}'"):
             check_price(chosen.first)
             ahead = [
                 look_ahead(settings, path / name / family)
                 for family, settings in chosen.families.items()
             ]
-        if any(part.trials is None or part.trials != part.scored for part in ahead):
-            found.append(name)
-    return found
-
-
-async def try_servers(each: Mapping[str, Chosen]) -> None:
-    """Reach for every one of several models that a server has, so far as no request is needed.
-    Raises NeedlemapError, as for a key that is missing."""
-    for chosen in each.values() if "" not in each else ():
-        settings = chosen.first
-        if (
-            find_backend(settings.backend)
-            .traits(settings.model_name, model_options(settings))
-            .remote
+        if any(
+            family_ahead.trials is None or family_ahead.trials != family_ahead.scored
+            for family_ahead in ahead
         ):
+            names.append(name)
+    return names
+
+
+async def try_servers(chosen_by_model: Mapping[str, Chosen]) -> None:
+    """Make each of several models behind a server, as far as no request is needed.
+
+    Raises NeedlemapError, e.g. for a key that is missing.
+    """
+    if "" in chosen_by_model:
+        return
+    for chosen in chosen_by_model.values():
+        settings = chosen.first
+        backend = find_backend(settings.backend)
+        if backend.traits(settings.model_name, model_options(settings)).remote:
             await make_model(settings).close()
 
 
 async def ask_families(
     campaign: Campaign, asking: FamiliesToAsk, model: str = ""
 ) -> dict[str, Outcome]:
-    """Ask the families of one model that are not whole yet, in their order, until one ends as all
-    others would. Returns how the asking of each ended."""
+    """Ask the families of one model that are not whole yet, in their order.
+
+    Stops at one that ends as all others would. Returns how the asking of each ended.
+    """
     outcomes: dict[str, Outcome] = {}
     for name, settings in asking.settled.items():
         try:
@@ -142,68 +146,79 @@ async def ask_families(
 
 
 class ModelsObserver(RunObserver):
-    """Hears also how the asking of each model goes, named '' where there is one."""
+    """Is told how the asking of each model proceeds, too. The only model is named ''."""
 
     def begins_model(self, name: str, asking: FamiliesToAsk) -> None:
-        """A model's families are about to be asked."""
+        """Start a model's families."""
 
     def ends_model(self, name: str, outcomes: Mapping[str, Outcome]) -> None:
-        """A model's families were asked. What it raises ends the asking."""
+        """Show how a model's families ended. An exception raised here ends the asking."""
 
     def leaves_model(self, name: str, error: NeedlemapError) -> None:
-        """A model cannot be asked. Raises the error, unless the others are to be asked."""
+        """Raise the error of a model that cannot be asked, unless the others are to be asked."""
         raise error
 
 
 class ModelsInTurn:
     """All families of each model, one model after the other.
 
-    Each model gets an equal part of the remaining limits. A model that its part stopped is
-    asked once more, if the others leave something. each: the families of each model, by the
-    name of its folder in `path` ('' of a single one, which is opened at once). make: how each
-    model is made, by that name. The only one is made now, if it is to be asked: what it lacks is
-    said before anything is shown. Raises NeedlemapError for what is wrong with any.
+    Each model gets an equal part of the remaining limits. A model that its part stopped is asked
+    once more, if the others leave something. chosen_by_model: the families of each model, by the
+    name of its folder in `path` ('' of a single one, which is opened at once). make: how each model
+    is made, by that name. The only one is made now, if it is to be asked: what it lacks is reported
+    before anything is shown. Raises NeedlemapError for what is wrong with any.
     """
 
     def __init__(
         self,
-        each: Mapping[str, Chosen],
+        chosen_by_model: Mapping[str, Chosen],
         path: Path,
         observer: ModelsObserver,
         make: Mapping[str, MakeModel] | None = None,
     ) -> None:
-        folders = [path / name / family for name, of in each.items() for family in of.families]
-        self._each, self._path, self._observer = each, path, observer
+        folders = [
+            path / name / family
+            for name, chosen in chosen_by_model.items()
+            for family in chosen.families
+        ]
+        self._chosen = chosen_by_model
+        self._path = path
+        self._observer = observer
         self._campaign = Campaign(folders, make, observer)
-        self.only = FamiliesToAsk.of(each[""], path) if "" in each else None
-        self._waiting = unfinished(each, path) if self.only is None else []
+        self.only = FamiliesToAsk.of(chosen_by_model[""], path) if "" in chosen_by_model else None
+        self._waiting = unfinished(chosen_by_model, path) if self.only is None else []
         if self.only is not None and self.only.opened is not None:
             session = self.only.opened.session
             if session.wanted and session.asks:
-                made = self._campaign.make.get("", make_model)(session.experiment.settings)
-                self._campaign.models[""] = made
+                model = self._campaign.make.get("", make_model)(session.experiment.settings)
+                self._campaign.models[""] = model
 
     async def run(self) -> dict[str, dict[str, Outcome]]:
-        """Ask model by model. Returns how each family ended, by the models' names."""
-        outcomes, left = dict[str, dict[str, Outcome]](), list(self._each)
+        """Ask model by model. Return how each family ended, by the models' names."""
+        outcomes: dict[str, dict[str, Outcome]] = {}
+        names = list(self._chosen)
+        remaining = names
         async with self._campaign:
-            while left:
-                for name in left:
-                    behind = list(self._each)[list(self._each).index(name) :]
-                    self._campaign.sharing = max(1, len(set(behind) & set(self._waiting)))
+            while remaining:
+                for name in remaining:
+                    following = names[names.index(name) :]
+                    self._campaign.sharing = max(1, len(set(following) & set(self._waiting)))
                     outcomes[name] = await self._ask(name)
-                cut = [
-                    name for name in left if any(each.stopped for each in outcomes[name].values())
+                cut_short = [
+                    name
+                    for name in remaining
+                    if any(outcome.stopped for outcome in outcomes[name].values())
                 ]
-                left = cut if len(cut) < len(left) else []
-                self._waiting = unfinished(self._each, self._path) if left else []
+                # A model that its part stopped gets what the others left, unless all were stopped.
+                remaining = cut_short if len(cut_short) < len(remaining) else []
+                self._waiting = unfinished(self._chosen, self._path) if remaining else []
         return outcomes
 
     async def _ask(self, name: str) -> dict[str, Outcome]:
-        """Ask one model, and let go of it."""
+        """Ask one model, and release it."""
         outcomes = dict[str, Outcome]()
         try:
-            asking = self.only or FamiliesToAsk.of(self._each[name], self._path / name)
+            asking = self.only or FamiliesToAsk.of(self._chosen[name], self._path / name)
             self._observer.begins_model(name, asking)
             outcomes = await ask_families(self._campaign, asking, name)
         except NeedlemapError as error:
@@ -227,15 +242,19 @@ def look_ahead(settings: Settings, path: Path) -> Ahead:
     sample = prepare(_sampled(resolved))
     check_judge(sample)
     if resolved.ready:
-        return Ahead(len(sample.trials), len(sample.trials) - len(unscored(folder, sample)))
+        trials = len(sample.trials)
+        return Ahead(trials, trials - len(unscored(folder, sample)))
     if settings.mode not in GRID_MODES:
-        unscored(folder, sample)  # says whether the folder holds answers to other prompts
+        # Raises if the folder holds answers to other prompts.
+        unscored(folder, sample)
     return _counted(resolved, folder)
 
 
 def _sampled(resolved: Resolved) -> Settings:
-    """Settings of a run's corners, at their places in the whole; prompts that exist already
-    are all read."""
+    """Return settings of a run's corners, at their places in the whole.
+
+    Prompts that exist already are all read.
+    """
     settings, grid = resolved.settings, resolved.grid
     if resolved.ready:
         return settings
@@ -252,17 +271,20 @@ def _sampled(resolved: Resolved) -> Settings:
 
 
 def _counted(resolved: Resolved, folder: RunFolder) -> Ahead:
-    """By the grid; a seek chooses its own lengths and depths."""
+    """Count trials by the grid. A seek chooses its own lengths and depths."""
     settings, grid = resolved.settings, resolved.grid
     if settings.seek is not None:
         return Ahead(None, None)
-    asked = {
+    places = {
         (repeat, cell.length_tokens, cell.depth)
         for cell in grid.cells
         for repeat in range(settings.first_repeat, settings.first_repeat + settings.repeats)
     }
-    begun = folder.run_file
-    cells, shared = (begun.cells, begun.shared) if begun else ((), {})
+    run_file = folder.run_file
+    cells = run_file.cells if run_file else ()
+    shared = run_file.shared if run_file else {}
     prompts = prompts_of(folder.records(), cells, shared)
-    done = {place for prompt in prompts if prompt.score is not None for place in prompt.places}
-    return Ahead(len(asked), len(asked & done))
+    scored_places = {
+        place for prompt in prompts if prompt.score is not None for place in prompt.places
+    }
+    return Ahead(len(places), len(places & scored_places))

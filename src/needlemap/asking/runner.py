@@ -47,42 +47,55 @@ class TrialObserver:
     """Receives the events of a run. This base class ignores them."""
 
     def planned(self, trials: Sequence[Trial]) -> None:
-        """These trials are about to be sent, in this order, each with what it shares."""
+        """Show that these trials are about to be sent, in this order, each with what it shares."""
 
     def trial_begins(self, trial: Trial) -> None:
-        """A request goes out."""
+        """Show that a request goes out."""
 
     def recorded(self, record: Record) -> None:
-        """A trial ended; its record is already kept."""
+        """Show that a trial ended; its record is already kept."""
 
     def show_event(self, event: str) -> None:
-        """Something else that people want to know, such as a long wait."""
+        """Show something else that people want to know, such as a long wait."""
 
     def show_standing(self, standing: str) -> None:
-        """How the model's replicas stand, each time it is looked at."""
+        """Show the state of the model's replicas, each time it is looked at."""
 
 
 class RecordSink(Protocol):
     """Keeps records."""
 
     async def append(self, record: Record) -> None:
-        """Return when the record is safe; it becomes so even if the caller is cancelled
-        meanwhile."""
+        """Return when the record is safe.
+
+        It becomes so even if the caller is cancelled meanwhile.
+        """
         ...
 
 
-_SCORED_S = 2.0  # for the score of an answer that came in time, where no judge is asked
-_UNSCORED = 4  # answers of one lane that may wait for their score
+# For the score of an answer that came in time, if no judge is needed.
+_SCORED_S = 2.0
+# Answers of one lane that may wait for their score.
+_UNSCORED = 4
 
 
 @dataclass(slots=True)
 class Outcome:
-    """How a run ended. stopped: why not all trials were asked, None if they were.
-    refused_from: the least length in tokens that the model refused as too long. words: of each
-    kind of failure the first one's. canary: why
-    the run ended after its first trial. warnings: what the user should know of it. aside:
-    prompts that lost too many replicas, by name. decided: whether it ended because its verdict
-    is known."""
+    """How a run ended.
+
+    Attributes:
+        scored: The trials that were scored.
+        failures: The trials that failed, by kind.
+        stopped: Why not all prompts were sent; None if they were.
+        hopeless: Why every further request would fail; None if it might not.
+        refused_from: The least length in tokens that the model refused as too long.
+        refusal: That refusal in its words.
+        words: The words of the first failure of each kind.
+        canary: Why the run ended after its first trial.
+        warnings: What the user should know of it.
+        aside: Prompts that lost too many replicas, by name.
+        decided: Whether it ended because its verdict is known.
+    """
 
     scored: int = 0
     failures: dict[str, int] = field(default_factory=dict)
@@ -97,40 +110,52 @@ class Outcome:
     decided: bool = False
 
     def __add__(self, other: Outcome) -> Outcome:
-        """Both, one behind the other."""
-        first = ("stopped", "hopeless", "refused_from", "refusal", "canary", "decided")
+        """Combine the outcomes of two consecutive batches."""
         return Outcome(
             scored=self.scored + other.scored,
             failures=dict(Counter(self.failures) + Counter(other.failures)),
+            stopped=self.stopped or other.stopped,
+            hopeless=self.hopeless or other.hopeless,
+            refused_from=self.refused_from or other.refused_from,
+            refusal=self.refusal or other.refusal,
+            words={**other.words, **self.words},
+            canary=self.canary or other.canary,
             warnings=[*self.warnings, *other.warnings],
             aside=[*self.aside, *other.aside],
-            words={**other.words, **self.words},
-            **{name: getattr(self, name) or getattr(other, name) for name in first},
+            decided=self.decided or other.decided,
         )
 
     def fail(self, failure: Unmeasured, already: int = 0) -> None:
-        """Count what was not measured, and see whether every further request would fail so.
-        already: how many were scored before."""
+        """Count a failure, and find whether every further request would fail the same way.
+
+        already: how many trials were scored before.
+        """
         self.failures[failure.failure] = self.failures.get(failure.failure, 0) + 1
         self.words.setdefault(failure.failure, str(failure))
-        count, answered = self.failures[failure.failure], bool(self.scored or already)
-        if is_hopeless(failure, count, answered=answered):
+        count = self.failures[failure.failure]
+        if is_hopeless(failure, count, answered=bool(self.scored or already)):
             self.hopeless = self.hopeless or str(failure)
 
     @property
     def over(self) -> bool:
-        """Whether to ask nothing more."""
-        ends = self.stopped, self.hopeless, self.canary, self.refused_from
-        return self.decided or any(each is not None for each in ends)
+        """Return True once the run must stop sending requests."""
+        reasons = self.stopped, self.hopeless, self.canary, self.refused_from
+        return self.decided or any(reason is not None for reason in reasons)
 
 
 @dataclass
 class Runner:
-    """One run over a list of trials. model: None where `answers` has all. already: trials that
-    were scored before this start. answers: by `asked`, records of answers that are still to be
-    scored: their trials are not asked again. decides: whether nothing more need be asked after
-    a record. outcome: how it went so far. pacer: of several runners that share a server's
-    limits."""
+    """One run over a list of trials.
+
+    Attributes:
+        model: None if `answers` has all.
+        already: The trials that were scored before this start.
+        answers: By `asked`, records of answers that are still to be scored: their prompts are not
+            sent again.
+        decides: Whether a record is the last that is needed.
+        pacer: The pacer of several runners that share a server's limits.
+        outcome: How the run went so far.
+    """
 
     model: Model | None
     scorer: Scorer
@@ -144,33 +169,41 @@ class Runner:
     pacer: Pacer | None = None
 
     def __post_init__(self) -> None:
-        model, scorer, settings, budget = self.model, self.scorer, self.settings, self.budget
-        self._maker = RecordMaker(settings, scorer, Prices.of(settings))
-        self._decoding = decoding_of(settings)
+        settings = self.settings
         self.outcome = Outcome()
-        self._unread = dict[str, UnreadRecord]()  # what was sent and not read, by the trial's key
-        at_a_time = settings.concurrency * (model.replicas if model else 1)
-        self._pacer = self.pacer or pacer_of(settings, budget, at_a_time, self.watcher.show_event)
+        self._maker = RecordMaker(settings, self.scorer, Prices.of(settings))
+        self._decoding = decoding_of(settings)
+        # What was sent and not read, by the trial's key.
+        self._unread: dict[str, UnreadRecord] = {}
+        at_a_time = settings.concurrency * (self.model.replicas if self.model else 1)
+        self._pacer = self.pacer or pacer_of(
+            settings,
+            self.budget,
+            at_a_time=at_a_time,
+            say=self.watcher.show_event,
+        )
         # Of scorers that read several prompts of an item: what came of each request and in how many
         # attempts, and the trials that wait for it by their keys, both by the request's `asked`.
-        self._given = dict[str, Given]()
-        self._open = dict[str, dict[str, Trial]]()
+        self._results: dict[str, Result] = {}
+        self._open: dict[str, dict[str, Trial]] = {}
         # A judge's server has limits of its own.
-        self._scoring = Pacer(left_s=budget.left_s) if scorer.asks else Pacer()
+        self._scoring = Pacer(left_s=self.budget.left_s) if self.scorer.asks else Pacer()
 
     async def run(
         self, *walks: tuple[Sequence[Trial], Lanes], most: int = 0, own_caches: bool = False
     ) -> Outcome:
-        """Ask all trials of one walk after the other, as many at a time as there are lanes;
-        `most` where a walk has fewer and others follow. Records are kept as they come.
+        """Ask all trials of one walk after the other, as many at a time as there are lanes.
+
+        Records are kept as they come. most: the lanes to use if a walk has fewer and others follow.
         own_caches: whether each lane has a cache of its own.
 
-        Raises NeedlemapError when a back end or scorer turns out not to work at all, OSError
-        when records cannot be written.
+        Raises NeedlemapError if a back end or scorer does not work at all, OSError if records
+        cannot be written.
         """
         for trial in chain.from_iterable(walk for walk, _ in walks):
             self._expect(trial)
-        queue = LaneQueue(*walks, most=most, takeover=_costs if own_caches else lambda _: Halves())
+        takeover = _costs if own_caches else lambda _: Halves()
+        queue = LaneQueue(*walks, most=most, takeover=takeover)
         try:
             async with asyncio.TaskGroup() as group:
                 for lane in range(len(queue)):
@@ -185,43 +218,53 @@ class Runner:
         scoring = asyncio.Semaphore(_UNSCORED)
         while (trial := queue.next(lane)) is not None and not self._stop():
             await scoring.acquire()
-            answered, tried = await self._ask(trial)
-            if _is_skipped(answered):
-                await self._keep_sent(trial, answered, tried)
+            result, attempts = await self._ask(trial)
+            if _is_skipped(result):
+                await self._keep_sent(trial, result, attempts)
                 scoring.release()
                 continue
             if self.scorer.passes[1:]:
-                await self._take(trial, answered, tried)
+                await self._take(trial, result, attempts)
                 scoring.release()
                 continue
-            finish = group.create_task(self._finish(trial, answered, tried))
+            finish = group.create_task(self._finish(trial, result, attempts))
             finish.add_done_callback(lambda _: scoring.release())
             if not self.scorer.asks:
                 await finish
-            if self.settings.pause_s and tried:
+            if self.settings.pause_s and attempts:
                 await asyncio.sleep(min(self.settings.pause_s, max(0.0, self.budget.left_s())))
 
     def beside(self, sink: RecordSink, already: int, answers: Mapping[str, Record]) -> Runner:
-        """One that asks other trials under the same limits, and keeps them elsewhere; nothing
-        watches it."""
-        shared = self.model, self.scorer, self.settings, self.budget
-        return Runner(*shared, sink, TrialObserver(), already, answers, pacer=self._pacer)
+        """Return a runner of other trials under the same limits, whose records go to `sink`.
+
+        Nothing watches it.
+        """
+        return Runner(
+            model=self.model,
+            scorer=self.scorer,
+            settings=self.settings,
+            budget=self.budget,
+            sink=sink,
+            watcher=TrialObserver(),
+            already=already,
+            answers=answers,
+            pacer=self._pacer,
+        )
 
     async def first(self, trial: Trial) -> Record | None:
-        """Ask one trial before all others, and keep its record; None when a limit lets nothing
-        be asked.
+        """Ask one trial before all others, keep its record and return it.
 
-        Raises as `run` does.
+        Returns None if a limit lets nothing be sent. Raises as `run` does.
         """
         self._expect(trial)
         record = None
         for request in requests([trial]):
-            answered, tried = await self._ask(request)
-            if _is_skipped(answered):
-                await self._keep_sent(request, answered, tried)
+            result, attempts = await self._ask(request)
+            if _is_skipped(result):
+                await self._keep_sent(request, result, attempts)
                 self.outcome.stopped = self.budget.stopped
                 return None
-            records = await self._take(request, answered, tried)
+            records = await self._take(request, result, attempts)
             record = records[-1] if records else None
         await asyncio.sleep(min(self.settings.pause_s, max(0.0, self.budget.left_s())))
         return record
@@ -229,48 +272,57 @@ class Runner:
     def _expect(self, trial: Trial) -> None:
         """Keep a trial until all that its scorer reads of it is known."""
         if trial.beside:
-            for each in (trial, *trial.beside):
-                self._open.setdefault(each.asked, {})[trial.key] = trial
+            for part in (trial, *trial.beside):
+                self._open.setdefault(part.asked, {})[trial.key] = trial
 
     async def _take(
-        self, request: Trial, answered: Answer | Unmeasured, tried: int
+        self, request: Trial, result: Answer | Unmeasured, attempts: int
     ) -> list[Record]:
-        """Take up what came of a request; the records of the trials of which it was the last."""
+        """Take the result of a request. Return the records of the trials that it completes."""
         if not self.scorer.passes[1:]:
-            return [await self._finish(request, answered, tried)]
-        self._given[request.asked] = request, answered, tried
+            return [await self._finish(request, result, attempts)]
+        self._results[request.asked] = request, result, attempts
         records = []
         for trial in list(self._open.get(request.asked, {}).values()):
-            parts = [each.asked for each in (trial, *trial.beside)]
-            if not all(asked in self._given for asked in parts):
+            hashes = [part.asked for part in (trial, *trial.beside)]
+            if not all(request_hash in self._results for request_hash in hashes):
                 continue
-            for asked in parts:
-                self._open[asked].pop(trial.key, None)
-            found = [self._given[asked] for asked in parts]
-            for asked in parts[1:]:  # what it took is counted once
-                self._given[asked] = _counted(*self._given[asked])
-            whole = replace(trial, beside=tuple(each[0] for each in found[1:]))
-            records.append(
-                await self._finish(whole, _joined(found), sum(each[2] for each in found))
+            for request_hash in hashes:
+                self._open[request_hash].pop(trial.key, None)
+            results = [self._results[request_hash] for request_hash in hashes]
+            # What a request took is counted once.
+            for request_hash in hashes[1:]:
+                self._results[request_hash] = _counted(*self._results[request_hash])
+            others = tuple(other for other, _, _ in results[1:])
+            all_attempts = sum(attempts for _, _, attempts in results)
+            record = await self._finish(
+                replace(trial, beside=others), _joined(results), attempts=all_attempts
             )
+            records.append(record)
         return records
 
     def _stop(self) -> bool:
-        """Whether to ask nothing more. A limit in dollars or tokens lets pass what still
-        fits."""
+        """Return True to send nothing more.
+
+        A limit in dollars or tokens lets pass what still fits.
+        """
         return self.budget.over or self.outcome.hopeless is not None or self.outcome.decided
 
     async def _ask(self, trial: Trial) -> tuple[Answer | Unmeasured, int]:
-        """The model's answer, or why there is none, and the number of attempts (0: not
-        sent)."""
-        if trial.asked in self._given:
-            return self._given[trial.asked][1:]
+        """Return the model's answer, or why there is none, and the number of attempts.
+
+        It is 0 if nothing was sent.
+        """
+        if trial.asked in self._results:
+            return self._results[trial.asked][1:]
         if trial.asked in self.answers:
             record = self.answers[trial.asked]
             return answer_of(record), record.attempts
-        refused = self.outcome.refused_from
-        if refused is not None and trial.cell.length_tokens >= refused:
-            return Unmeasured(Failure.TOO_LONG, f"Not sent: {refused:,} tokens were refused."), 0
+        refused_from = self.outcome.refused_from
+        if refused_from is not None and trial.cell.length_tokens >= refused_from:
+            reason = f"Not sent: {refused_from:,} tokens were refused."
+            return Unmeasured(Failure.TOO_LONG, reason), 0
+
         answer_tokens = 0 if self.scorer.passes else self._decoding.most_tokens
         reserved = await self.budget.reserve(trial.prompt.asked_tokens, answer_tokens)
         if reserved is None:
@@ -278,22 +330,26 @@ class Runner:
         if trial.role == "whole":
             self.watcher.trial_begins(trial)
         decoding = replace(self._decoding, seed=crc32(trial.asked.encode()))
-        given = trial.item.reference.answer if self.scorer.passes else None
-        prompt_tokens = trial.prompt.asked_tokens
-        attempts = Attempts(self.settings.retries, self._pacer, reserved.tokens, prompt_tokens)
-        assert self.model is not None  # without one, each trial has an answer already
+        given_answer = trial.item.reference.answer if self.scorer.passes else None
+        attempts = Attempts(
+            self.settings.retries,
+            self._pacer,
+            tokens=reserved.tokens,
+            prompt_tokens=trial.prompt.asked_tokens,
+        )
+        assert self.model is not None, "without a model, each trial has an answer already"
         try:
             async with asyncio.timeout(self.budget.waits_s()):
                 async for attempt in attempts:
                     with attempt, self._counting_lost(trial):
-                        answer = await call_model(self.model, trial.prompt, decoding, given)
+                        answer = await call_model(self.model, trial.prompt, decoding, given_answer)
                         attempt.hear(answer)
             self._spend(trial, answer)
             return answer, attempts.number
         except TimeoutError:
             self.budget.look_at_the_clock()
-            said = "Cut off when the time was up: it counts as not asked."
-            return Unmeasured(Failure.SKIPPED, said), self._sent(trial)
+            reason = "Cut off when the time was up: it counts as not asked."
+            return Unmeasured(Failure.SKIPPED, reason), self._sent(trial)
         except Unmeasured as failure:
             if failure.unreached:
                 raise NeedlemapError(unreached_words(failure)) from None
@@ -303,14 +359,16 @@ class Runner:
             self.budget.settle(reserved)
 
     def _sent(self, trial: Trial) -> int:
-        """Requests for a trial whose answers could not be read."""
+        """Return how many requests for a trial had answers that could not be read."""
         return self._unread.get(trial.key, NONE_UNREAD).attempts
 
-    async def _keep_sent(self, trial: Trial, skipped: Unmeasured, tried: int) -> None:
-        """Keep what a trial took that counts as not asked: a provider may bill it. Only limits
-        read such a record."""
+    async def _keep_sent(self, trial: Trial, skipped: Unmeasured, attempts: int) -> None:
+        """Keep what a skipped trial took, since a provider may bill it.
+
+        Only limits read such a record.
+        """
         if self._sent(trial):
-            record, _ = self._record(trial, None, skipped, tried)
+            record, _ = self._record(trial, None, skipped, attempts)
             self._unread.pop(trial.key, None)
             await self.sink.append(record)
 
@@ -318,46 +376,55 @@ class Runner:
         """Count what an answer took, and pass on its note."""
         if answer.note:
             self.watcher.show_event(answer.note)
-        counted = answer.prompt_tokens
-        prompt_tokens = trial.prompt.asked_tokens if counted is None else counted
+        prompt_tokens = answer.prompt_tokens
+        if prompt_tokens is None:
+            prompt_tokens = trial.prompt.asked_tokens
         self.budget.spend(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0)
 
     @contextmanager
     def _counting_lost(self, trial: Trial) -> Iterator[None]:
-        """Inside, a request that was sent and brought no answer that can be read is
-        counted."""
+        """Count a request that was sent inside and brought no answer that can be read."""
         try:
             yield
         except Unmeasured as failure:
             if failure.spent is not None:
                 failure.transient &= self._lose(trial, failure.spent)
             raise
-        except asyncio.CancelledError:  # it was sent
+        except asyncio.CancelledError:
+            # The request was sent.
             self._lose(trial, Spent())
             raise
 
     def _lose(self, trial: Trial, spent: Spent) -> bool:
-        """Count a request whose answer could not be read; whether it may be sent again."""
-        sent = trial.prompt.asked_tokens if spent.prompt_tokens is None else spent.prompt_tokens
+        """Count a request whose answer could not be read. Return True if it may be sent again."""
+        prompt_tokens = spent.prompt_tokens
+        if prompt_tokens is None:
+            prompt_tokens = trial.prompt.asked_tokens
         lost = UnreadRecord(
             attempts=1,
-            prompt_tokens=sent,
+            prompt_tokens=prompt_tokens,
             answer_tokens=spent.answer_tokens,
-            usd=self.budget.prices.usd(sent, 0, spent.answer_tokens),
+            usd=self.budget.prices.usd(prompt_tokens, 0, spent.answer_tokens),
         )
         self._unread[trial.key] = self._unread.get(trial.key, NONE_UNREAD) + lost
         return self.budget.lost(lost)
 
-    async def _finish(self, trial: Trial, answered: Answer | Unmeasured, tried: int) -> Record:
-        """Score, record, keep."""
-        answer = answered if isinstance(answered, Answer) else None
-        score = answered if isinstance(answered, Unmeasured) else await self._score(trial, answered)
-        record, score = self._record(trial, answer, score, tried)
+    async def _finish(self, trial: Trial, result: Answer | Unmeasured, attempts: int) -> Record:
+        """Score an answer, and keep and return its record."""
+        answer: Answer | None = None
+        score: Score | Unmeasured
+        if isinstance(result, Answer):
+            answer = result
+            score = await self._score(trial, answer)
+        else:
+            score = result
+        record, score = self._record(trial, answer, score, attempts)
         self._unread.pop(trial.key, None)
         self.budget.judged(record.judge_usd)
         if trial.asked in self.answers:
             record = scored_anew(self.answers[trial.asked], record)
-        if _is_skipped(score):  # its answer is kept, and scored by the next start
+        if _is_skipped(score):
+            # The answer is kept, and scored by the next start.
             await self.sink.append(record)
             return record
         self._note(record, score)
@@ -367,36 +434,39 @@ class Runner:
         return record
 
     def _record(
-        self, trial: Trial, answer: Answer | None, score: Score | Unmeasured, tried: int
+        self, trial: Trial, answer: Answer | None, score: Score | Unmeasured, attempts: int
     ) -> tuple[Record, Score | Unmeasured]:
-        """The trial's record and what came of it: a score or an answer that fits into none is
-        its failure."""
+        """Return the trial's record, with its score or failure.
+
+        A score or an answer that fits into no record is a failure of its own.
+        """
         try:
             unread = self._unread.get(trial.key, NONE_UNREAD)
-            record = self._maker.make(trial, answer, score, tried, unread)
+            record = self._maker.make(trial, answer, score, attempts, unread)
             record.line()
         except Exception as error:
             if isinstance(score, Score):
-                return self._record(trial, answer, raised(error, Failure.SCORER), tried)
+                return self._record(trial, answer, raised(error, Failure.SCORER), attempts)
             if answer is None:
                 raise
-            return self._record(trial, None, raised(error, Failure.UNREADABLE), tried)
+            return self._record(trial, None, raised(error, Failure.UNREADABLE), attempts)
         return record, score
 
     async def _score(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
         least_s = 0.0 if self.scorer.asks else _SCORED_S
-        said = whole_answer(trial.prompt.answer_prefix, answer.text)
+        text = whole_answer(trial.prompt.answer_prefix, answer.text)
         if self.scorer.asks and not answer.text.strip():
-            said = ""  # a beginning that was given is no answer to be judged
-        scoring = Scoring(self.scorer, said, trial.item.reference)
+            # A start that was given is not an answer to be judged.
+            text = ""
+        scoring = Scoring(self.scorer, text, trial.item.reference)
         try:
             async with asyncio.timeout(self.budget.waits_s(least_s)):
                 return await self._scored(scoring, answer)
         except TimeoutError:
             self.budget.look_at_the_clock()
-            late = Unmeasured(Failure.SKIPPED, "Not scored when the time was up.")
-            late.usd = summed(scoring.paid)
-            return late
+            failure = Unmeasured(Failure.SKIPPED, "Not scored when the time was up.")
+            failure.usd = summed(scoring.paid)
+            return failure
 
     async def _scored(self, scoring: Scoring, answer: Answer) -> Score | Unmeasured:
         try:
@@ -409,7 +479,7 @@ class Runner:
             return raised(error, Failure.SCORER)
 
     def _note(self, record: Record, score: Score | Unmeasured) -> None:
-        """What a trial's end says about the run."""
+        """Count the end of a trial."""
         outcome = self.outcome
         if isinstance(score, Score):
             outcome.scored += 1
@@ -419,49 +489,51 @@ class Runner:
             outcome.aside.append(f"{record.length_tokens:,} tokens at {where}: {score}")
         outcome.fail(score, self.already)
         if score.failure is Failure.TOO_LONG and record.answer is None and record.attempts:
-            outcome.refused_from = min(
-                outcome.refused_from or record.length_tokens, record.length_tokens
-            )
+            least = outcome.refused_from or record.length_tokens
+            outcome.refused_from = min(least, record.length_tokens)
             outcome.refusal = str(score)
 
 
-Given = tuple["Trial", "Answer | Unmeasured", int]  # a request, what came of it, attempts
+# A request, what came of it, and the number of attempts.
+Result = tuple["Trial", "Answer | Unmeasured", int]
 
 
-def _counted(request: Trial, answered: Answer | Unmeasured, _: int) -> Given:
-    """A request's outcome as further records have it, for which nothing was asked."""
-    if isinstance(answered, Answer):
-        answered = replace(answered, prompt_tokens=0, cached_tokens=0, latency_s=0.0)
-    return replace(request, shared_tokens=0), answered, 0
+def _counted(request: Trial, result: Answer | Unmeasured, _: int) -> Result:
+    """Return a request's result for further records, which cost nothing more."""
+    if isinstance(result, Answer):
+        result = replace(result, prompt_tokens=0, cached_tokens=0, latency_s=0.0)
+    return replace(request, shared_tokens=0), result, 0
 
 
-def _joined(found: Sequence[Given]) -> Answer | Unmeasured:
-    """An item's answer behind its whole prompt, with those behind its others, by their roles; the
-    first failure among them, if there is one."""
+def _joined(results: Sequence[Result]) -> Answer | Unmeasured:
+    """Return an item's answer behind its whole prompt, with its other answers by their roles.
+
+    Returns the first failure instead, if there is one.
+    """
     answers = dict[str, Answer]()
-    for request, answered, _ in found:
-        if isinstance(answered, Unmeasured):
-            return answered
-        answers[request.role] = answered
+    for request, result, _ in results:
+        if isinstance(result, Unmeasured):
+            return result
+        answers[request.role] = result
     return replace(answers.pop("whole"), beside=answers)
 
 
-def _is_skipped(answered: Answer | Score | Unmeasured) -> TypeGuard[Unmeasured]:
-    """Whether a limit left it out, or cut it off."""
-    return isinstance(answered, Unmeasured) and answered.failure is Failure.SKIPPED
+def _is_skipped(result: Answer | Score | Unmeasured) -> TypeGuard[Unmeasured]:
+    """Return True if a limit left it out, or cut it off."""
+    return isinstance(result, Unmeasured) and result.failure is Failure.SKIPPED
 
 
 def _costs(walk: Sequence[Trial]) -> Costs:
-    """What the trials take in tokens of a prompt, their answers' time among it."""
-    anew = [trial.prompt.asked_tokens + ANSWER_TOKENS for trial in walk]
+    """Return what the trials take, in tokens of a prompt; their answers' time is included."""
+    full_costs = [trial.prompt.asked_tokens + ANSWER_TOKENS for trial in walk]
     shared = [trial.shared_tokens or 0 for trial in walk]
-    return Costs([cost - held for cost, held in zip(anew, shared, strict=True)], anew)
+    return Costs([cost - saved for cost, saved in zip(full_costs, shared, strict=True)], full_costs)
 
 
 def pacer_of(
     settings: Settings, budget: Budget, at_a_time: int, say: Callable[[str], None]
 ) -> Pacer:
-    """When requests to one server may go out, by its limits and the run's."""
+    """Return the pacer of requests to one server, by the limits of settings and budget."""
     return Pacer(
         at_a_time,
         requests_per_minute=settings.requests_per_minute,
@@ -473,7 +545,7 @@ def pacer_of(
 
 
 def decoding_of(settings: Settings) -> Decoding:
-    """How answers are drawn, by the settings."""
+    """Return how answers are drawn, by the settings."""
     return Decoding(
         settings.max_answer_tokens,
         settings.temperature,
@@ -486,8 +558,10 @@ def decoding_of(settings: Settings) -> Decoding:
 
 
 def raised(error: Exception, failure: Failure) -> Unmeasured:
-    """A plug-in's own exception as a failure of one trial. Raises NeedlemapError, which ends
-    the run."""
+    """Return a plug-in's own exception as a failure of one trial.
+
+    Raises NeedlemapError, which ends the run.
+    """
     if isinstance(error, NeedlemapError):
         raise error
     return Unmeasured(failure, raised_by(error))

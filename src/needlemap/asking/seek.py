@@ -30,12 +30,15 @@ from needlemap.stats.seek import PLACES, asked_in, axis_of, batch_size, learn, n
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import Resolved, resolve
 
-_STEPS = 100  # of the depths
+# Into which the depths are divided.
+_STEPS = 100
 
 
 class Seek(FullGrid):
-    """Haystacks where they matter, batch by batch, until the length is known. Raises
-    SettingsError where settings cannot be sought."""
+    """Haystacks at the lengths that matter, batch by batch, until the length is known.
+
+    Raises SettingsError if settings cannot be sought.
+    """
 
     def __init__(self, settings: Settings, path: Path) -> None:
         self.settings, self._resolved = settings, resolve_sought(settings)
@@ -47,60 +50,67 @@ class Seek(FullGrid):
             self.session = self._after(folder) or self.session
 
     def next(self, scored: int) -> Session | None:
-        """The next haystacks, None when it is known, or when nothing came of the last."""
+        """Return the next haystacks, or None if the length is known or nothing came of the last."""
         return self._after(RunFolder(self.session.folder.path)) if scored else None
 
     def _after(self, folder: RunFolder) -> Session | None:
-        found = self._following(folder)
-        return None if found is None else Session.open(found, folder.path)
+        experiment = self._following(folder)
+        return None if experiment is None else Session.open(experiment, folder.path)
 
     def _unfinished(self, folder: RunFolder) -> Experiment | None:
-        """Haystacks that an earlier start left unfinished."""
-        records, asks = _known(folder)
-        scored = {place_of(each) for each in records if each.scored}
-        left = {number: grid for number, grid in asks.items() if not _cells(number, grid) <= scored}
-        return self._experiment(left) if left else None
+        """Return the haystacks that an earlier start left unfinished."""
+        records, asks = _read_run(folder)
+        scored = {place_of(record) for record in records if record.scored}
+        unfinished = {
+            number: grid for number, grid in asks.items() if not _cells(number, grid) <= scored
+        }
+        return self._experiment(unfinished) if unfinished else None
 
     def _following(self, folder: RunFolder) -> Experiment | None:
-        """Haystacks of new numbers; None when the length is known."""
-        (records, asks), settings = _known(folder), self.settings
-        asked, number = asked_in(records, self.axis), max(asks, default=-1) + 1
+        """Return haystacks of new numbers, or None once the length is known."""
+        (records, asks), settings = _read_run(folder), self.settings
+        counts_by_length, first_number = asked_in(records, self.axis), max(asks, default=-1) + 1
         counts = self.axis.first()
-        if asked.asks.any():
-            assert settings.seek is not None  # it seeks
+        if counts_by_length.asks.any():
+            # It seeks.
+            assert settings.seek is not None
             threshold = settings.seek / 100
-            known = learn(self.axis, asked, threshold)
-            size = np.array(batch_size(int(asked.asks.sum()), self._resolved.workers))
-            counts = next_batch(known, asked, settings.within / 100, size, threshold)
+            posterior = learn(self.axis, counts_by_length, threshold)
+            size = np.array(batch_size(int(counts_by_length.asks.sum()), self._resolved.workers))
+            counts = next_batch(posterior, counts_by_length, settings.within / 100, size, threshold)
         if not counts.any():
             return None
         lengths = np.repeat(self.axis.lengths, counts).tolist()
         return self._experiment(
-            {at: self._grid(at, length) for at, length in enumerate(lengths, number)}
+            {
+                number_of_ask: self._grid(number_of_ask, length)
+                for number_of_ask, length in enumerate(lengths, first_number)
+            }
         )
 
     def _finished(self, folder: RunFolder) -> Experiment:
-        """The first haystack of a run that has its result: all its trials are scored."""
+        """Return the first haystack of a run that has its result: all its trials are scored."""
         asks = asks_of(folder.about().cells)
         return self._experiment({min(asks): asks[min(asks)]})
 
     def _grid(self, number: int, length: int) -> Grid:
-        """One depth in each part of the depths, whole hundredths of them: so cells come again,
-        and it is seen whether their hits and misses do."""
+        """Return one depth in each part of the depths, in whole hundredths.
+
+        Cells come again in this way, and it shows whether their hits and misses do.
+        """
         random, depths = Random(f"{self.settings.seed}:{number}"), self._resolved.grid.depths
-        low, wide = depths[0], depths[-1] - depths[0]
-        steps = [round((at + random.random()) * _STEPS / PLACES) for at in range(PLACES)]
-        shares = (round(low + wide * step / _STEPS, 2) for step in steps)
+        lowest, width = depths[0], depths[-1] - depths[0]
+        steps = [round((part + random.random()) * _STEPS / PLACES) for part in range(PLACES)]
+        shares = (round(lowest + width * step / _STEPS, 2) for step in steps)
         return Grid((length,), tuple(sorted(set(shares))))
 
     def _experiment(self, asks: Mapping[int, Grid]) -> Experiment:
-        made = prepare_haystacks(self._resolved, list(asks.items()))
-        return replace(made, grid=Grid(self.axis.lengths, self._resolved.grid.depths))
+        experiment = prepare_haystacks(self._resolved, list(asks.items()))
+        return replace(experiment, grid=Grid(self.axis.lengths, self._resolved.grid.depths))
 
 
 def resolve_sought(settings: Settings) -> Resolved:
-    """What the settings of a run that seeks come to. Raises SettingsError where they
-    cannot."""
+    """Resolve the settings of a run that seeks. Raises SettingsError if they cannot be sought."""
     if settings.mode not in ("exact", "single"):
         raise SettingsError(f"--seek asks haystacks one by one: leave --mode {settings.mode} out.")
     if settings.until:
@@ -113,21 +123,22 @@ def resolve_sought(settings: Settings) -> Resolved:
     return resolved
 
 
-def _known(folder: RunFolder) -> tuple[list[Record], dict[int, Grid]]:
-    """A folder's records, and what was asked; nothing of one that is to be taken over."""
+def _read_run(folder: RunFolder) -> tuple[list[Record], dict[int, Grid]]:
+    """Return a folder's records and asks; nothing of one that is to be taken over."""
     if not folder.exists or is_unanswered(folder):
         return [], {}
     return latest_records(folder.records()), asks_of(folder.about().cells)
 
 
 def asks_of(cells: Iterable[Sequence[Any]]) -> dict[int, Grid]:
-    """By repeat the length and the depths of its haystack, from run.json's cells."""
+    """Return the length and the depths of each haystack, by repeat, from run.json's cells."""
     depths: dict[tuple[int, int], list[float]] = defaultdict(list)
     for length, depth, repeats in cells:
         for number in repeats:
             depths[number, length].append(depth)
     return {
-        number: Grid((length,), tuple(each)) for (number, length), each in sorted(depths.items())
+        number: Grid((length,), tuple(depths_of_ask))
+        for (number, length), depths_of_ask in sorted(depths.items())
     }
 
 
@@ -136,8 +147,10 @@ def _cells(number: int, grid: Grid) -> set[Place]:
 
 
 def rehearsed(settings: Settings) -> dict[str, tuple[float, float, float]]:
-    """What a seek would ask of made-up models, in prompt tokens: 10 %, median and 90 % by kind
-    of model."""
+    """Return what a seek would ask of made-up models, in prompt tokens.
+
+    These are the 10 %, median and 90 % by kind of model.
+    """
     resolve_sought(settings)
     axis, threshold = axis_of(settings.lengths), float(settings.seek or 0) / 100
     return tokens_by_kind(axis, threshold, settings.within / 100)

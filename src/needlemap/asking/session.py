@@ -55,18 +55,23 @@ from needlemap.version import SCHEMA, __version__
 if TYPE_CHECKING:
     from needlemap.trials import Trial
 
-_MUCH = 0.1
+_MUCH_SHARED = 0.1
+# Two vocabularies of one text count by a factor of 0.6 to 1.6 of each other.
+FEWEST_TIMES = 0.6
 _PACKAGES = ("httpx", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 
 
 @dataclass(frozen=True)
 class Session:
-    """An experiment and the folder it fills. todo: trials to ask, in order; done: how many were
-    scored.
+    """An experiment and the folder it fills.
 
-    budget: what may be spent and, once it runs, what was. layers: parts of `todo`, by the trials'
-    keys, each of which is asked before the next is begun; None where only limits part it. decides:
-    whether a record that was just made is the last that is needed.
+    Attributes:
+        todo: The trials to ask, in order.
+        done: How many were scored.
+        budget: What may be spent and, once it runs, what was.
+        layers: Parts of `todo`, by the trials' keys, each of which is asked before the next is
+            started; None if only limits part it.
+        decides: Whether a record that was just made is the last that is needed.
     """
 
     experiment: Experiment
@@ -79,64 +84,70 @@ class Session:
 
     @classmethod
     def open(cls, experiment: Experiment, path: str | Path) -> Session:
-        """Look at the folder, which may not be there yet: all that is left, in the order that
-        shares most. Raises NeedlemapError when it holds another run, SettingsError when a limit in
-        dollars cannot hold."""
+        """Read the folder, which may not be there yet, and order what is left to share most.
+
+        Raises NeedlemapError if it holds another run, SettingsError if a limit in dollars cannot
+        hold.
+        """
         check_judge(experiment)
         check_reused(experiment)
         folder = RunFolder(path, Kept.OUTLINES)
-        left = unscored(folder, experiment)
-        todo = tuple(ordered(left, experiment.settings.mode, experiment.traits.side))
-        done = len(experiment.trials) - len(left)
+        trials = unscored(folder, experiment)
+        todo = tuple(ordered(trials, experiment.settings.mode, experiment.traits.side))
+        done = len(experiment.trials) - len(trials)
         return cls(experiment, folder, todo, done, Budget.of(experiment.settings))
 
     def in_layers(
         self, layers: Sequence[Sequence[Trial]], decides: Callable[[Record], bool]
     ) -> Session:
-        """These trials alone, layer by layer, until a record decides."""
+        """Return a session of these trials alone, layer by layer, until a record decides."""
         keys = tuple(frozenset(trial.key for trial in layer) for layer in layers)
         todo = tuple(chain.from_iterable(layers))
         return replace(self, todo=todo, layers=keys, decides=decides)
 
     @cached_property
     def unanswered(self) -> tuple[Trial, ...]:
-        """The trials of `todo` that the model must answer. The others have an answer, which is
-        scored anew."""
+        """Return the trials of `todo` that the model must answer.
+
+        The others have an answer, which is scored anew.
+        """
         answers = answers_in(self.folder, self.todo)
         return tuple(trial for trial in self.todo if trial.asked not in answers)
 
     @property
     def asks(self) -> bool:
-        """Whether any trial that is left needs the model."""
+        """Return True if any trial that is left needs the model."""
         closed_book = to_be_scored(closed_book_records(self.folder, texts=False))
-        unknown = [
+        unanswered_questions = [
             trial
             for trial in unasked(self.experiment, self.folder)
             if trial.asked not in closed_book
         ]
-        return bool(self.unanswered or unknown)
+        return bool(self.unanswered or unanswered_questions)
 
     @property
     def wanted(self) -> bool:
-        """Whether anything is left to ask: trials, or questions without a haystack."""
+        """Return True if anything is left to ask: trials, or questions without a haystack."""
         return bool(self.todo or unasked(self.experiment, self.folder))
 
     def relabel(self) -> None:
         """Keep a new label or step of a run that has nothing left to ask."""
         about = self.folder.about()
-        kept = _kept_names(self.experiment.settings, about)
-        if any(about.settings.get(name) != value for name, value in kept.items()):
-            renamed = about.with_settings(kept)
+        names = _label_and_step(self.experiment.settings, about)
+        if any(about.settings.get(name) != value for name, value in names.items()):
+            renamed = about.with_settings(names)
             with closing(Writer(self.folder)) as writer:
                 writer.describe(signed(renamed) if is_ours(about) else renamed)
 
     async def run(
         self, model: Model | None, watcher: TrialObserver, *, close: bool = True
     ) -> Outcome:
-        """Ask the trials that are left. Records are on the disk before the watcher hears of
-        them. Closes the model, unless it is wanted again; None where nothing is asked.
+        """Ask the trials that are left, and return how that ended.
 
-        Raises NeedlemapError when another run holds the folder, or scorer and task do not fit.
+        Records are on the disk before the watcher hears of them. model: None if nothing is asked.
+        close: whether to close the model at the end.
+
+        Raises NeedlemapError if another run holds the folder, or scorer and task do not fit.
         """
         settings, scorer = self.experiment.settings, self.experiment.scorer
         async with AsyncExitStack() as stack:
@@ -146,98 +157,133 @@ class Session:
             writer = stack.enter_context(closing(Writer(self.folder)))
             if is_replaced(self.folder, self.experiment):
                 set_aside(self.folder)
-            # Once more, now that nobody else writes: another run may have ended between `open` and
-            # here.
-            left = {trial.key for trial in unscored(self.folder, self.experiment)}
+            # Look once more, now that nobody else writes: another run may have ended since `open`.
+            waiting = {trial.key for trial in unscored(self.folder, self.experiment)}
             if model is not None:
                 with self.budget.waiting():
-                    await model.open(len(left), watcher.show_standing, watcher.show_event)
+                    await model.open(len(waiting), watcher.show_standing, watcher.show_event)
                 if note := check_context(self.experiment, self.todo, model):
                     watcher.show_event(note)
             writer.describe(about(self.experiment, self.folder, model))
             self.budget.read(self.folder)
             answers = answers_in(self.folder, self.todo)
-            walk = self._walk([trial for trial in self.todo if trial.key in left])
-            kept = self.budget, writer, watcher, self.done, answers
-            runner = Runner(model, scorer, settings, *kept, self.decides)
+            walk = self._walk([trial for trial in self.todo if trial.key in waiting])
+            runner = Runner(
+                model=model,
+                scorer=scorer,
+                settings=settings,
+                budget=self.budget,
+                sink=writer,
+                watcher=watcher,
+                already=self.done,
+                answers=answers,
+                decides=self.decides,
+            )
             if settings.canary and self.experiment.traits.remote:
-                grid = [each for each in walk if each.role == "whole"]
-                unknown = [each for each in grid if each.asked not in answers]
-                sent = await send(runner, unknown, self.folder.records())
+                unanswered = [
+                    trial for trial in walk if trial.role == "whole" and trial.asked not in answers
+                ]
+                sent = await send(runner, unanswered, self.folder.records())
                 walk = [trial for trial in walk if trial.key not in sent]
             if not runner.outcome.over:
                 await ask(self.experiment, self.folder, runner)
-                side = getattr(
-                    model, "side", self.experiment.traits.side
-                )  # a model that was tried knows better
-                lanes = self.experiment.workers * (model.replicas if model else 1)
-                if model is not None and model.slots is not None and model.slots < lanes:
-                    lanes = model.slots
-                    watcher.show_event(
-                        f"note: the server has {counted(lanes, 'slot')}, so that many prompts are "
-                        f"sent at a time, not --concurrency {settings.concurrency}"
-                    )
-                walks = [laned(part, settings.mode, lanes, side) for part in self._parts(walk)]
-                watcher.planned(
-                    [trial for part, _ in walks for trial in part if trial.asked not in answers]
-                )
-                own = False
-                if model is not None and shares_much(walks):
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(self.budget.waits_s()):
-                            own = await model.prepare(max(len(cut.bounds) for _, cut in walks))
-                await runner.run(*walks, most=lanes, own_caches=own)
+                walks, lanes = self._walks(runner, walk)
+                own_caches = await self._prepare(model, walks)
+                await runner.run(*walks, most=lanes, own_caches=own_caches)
             if stopped := runner.outcome.stopped:
-                ended = about(self.experiment, self.folder, model)
-                writer.describe(ended.model_copy(update={"stopped": stopped}))
+                run_file = about(self.experiment, self.folder, model)
+                writer.describe(run_file.model_copy(update={"stopped": stopped}))
             return runner.outcome
 
+    def _walks(
+        self, runner: Runner, walk: list[Trial]
+    ) -> tuple[list[tuple[list[Trial], Lanes]], int]:
+        """Return a walk cut into parts and lanes, and how many lanes the model serves."""
+        model, watcher, settings = runner.model, runner.watcher, runner.settings
+        # A model that was tried knows better.
+        side = getattr(model, "side", self.experiment.traits.side)
+        lanes = self.experiment.workers * (model.replicas if model else 1)
+        if model is not None and model.slots is not None and model.slots < lanes:
+            lanes = model.slots
+            watcher.show_event(
+                f"note: the server has {counted(lanes, 'slot')}, so that many prompts are "
+                f"sent at a time, not --concurrency {settings.concurrency}"
+            )
+
+        walks = [laned(part, settings.mode, lanes, side) for part in self._parts(walk)]
+        watcher.planned(
+            [trial for part, _ in walks for trial in part if trial.asked not in runner.answers]
+        )
+        return walks, lanes
+
+    async def _prepare(
+        self, model: Model | None, walks: Sequence[tuple[Sequence[Trial], Lanes]]
+    ) -> bool:
+        """Prepare a model for lanes that share much. Return True if each has its own cache."""
+        if model is None or not shares_much(walks):
+            return False
+        most_lanes = max(len(cut.bounds) for _, cut in walks)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.budget.waits_s()):
+                return await model.prepare(most_lanes)
+        return False
+
     def spent(self) -> Budget:
-        """The limits, with what earlier starts have spent of them."""
+        """Return the limits, with what earlier starts have spent of them."""
         budget = replace(self.budget)
         if self.done or not is_replaced(self.folder, self.experiment):
             budget.read(self.folder)
         return budget
 
     def most(self, trials: Iterable[Trial]) -> Reserved:
-        """What trials may take at most, judges not counted. Likelihoods are read without an
-        answer."""
-        weighed = self.experiment.scorer.passes
-        answer_tokens = 0 if weighed else self.experiment.settings.most_tokens
-        sizes = (each.prompt.asked_tokens for each in requests(trials))
+        """Return what trials may take at most, judges not counted.
+
+        Likelihoods are read without an answer.
+        """
+        has_passes = self.experiment.scorer.passes
+        answer_tokens = 0 if has_passes else self.experiment.settings.most_tokens
+        sizes = (request.prompt.asked_tokens for request in requests(trials))
         return self.budget.most(sizes, answer_tokens)
 
     def _walk(self, trials: Sequence[Trial]) -> list[Trial]:
-        """All requests of some trials, in the order that shares most."""
-        walk, known = requests(trials), self.experiment
+        """Return all requests of some trials, in the order that shares most."""
+        walk, experiment = requests(trials), self.experiment
         if len(walk) > len(trials):
-            walk = ordered(walk, known.settings.mode, known.traits.side)
-        return marked(known, walk)
+            walk = ordered(walk, experiment.settings.mode, experiment.traits.side)
+        return marked(experiment, walk)
 
     def _parts(self, walk: list[Trial]) -> list[list[Trial]]:
-        """A walk as it is asked: layer by layer, whole, or length by length where a limit may cut
-        it short."""
+        """Return a walk in the parts that are asked in turn.
+
+        These are layers, the whole, or lengths if a limit may cut the walk short.
+        """
         if self.layers is None:
             return by_length(walk) if self._limited(walk) else [walk]
         parts = [[trial for trial in walk if trial.key in layer] for layer in self.layers]
         return [part for part in parts if part]
 
     def _limited(self, walk: Iterable[Trial]) -> bool:
-        """Whether a limit may cut a walk short. How far a time goes is unknown; modes that share
-        across lengths keep to their walk under it."""
+        """Return True if a limit may cut a walk short.
+
+        How far a time goes is unknown; modes that share across lengths keep to their walk under it.
+        """
         settings = self.experiment.settings
         timed = settings.limit_time is not None and settings.mode not in GRID_MODES
         return timed or self.budget.cuts(self.most(walk))
 
 
 async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> None:
-    """Open what a scorer needs, until the stack is left. One that lacks something says so before
-    anything is paid: it scores an empty answer to the trial. Raises NeedlemapError."""
+    """Open what a scorer needs, until the stack is left.
+
+    A scorer that lacks something reports it before anything is paid: it scores an empty answer to
+    the trial. Raises NeedlemapError.
+    """
     if scorer.asks:
         scorer.open()
         stack.push_async_callback(scorer.close)
     elif not scorer.passes:
-        with suppress(Unmeasured):  # what is wrong with one answer is told trial by trial
+        # What is wrong with one answer is reported trial by trial.
+        with suppress(Unmeasured):
             try:
                 await scorer.score("", trial.item.reference)
             except Exception as error:
@@ -245,25 +291,27 @@ async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> Non
 
 
 def shares_much(walks: Iterable[tuple[Sequence[Trial], Lanes]]) -> bool:
-    """Whether prompts have a tenth of their tokens in common with the one before them: then it
-    matters which cache a prompt finds."""
+    """Return True if prompts share a tenth of their tokens with the one before them.
+
+    Then it matters which cache a prompt finds.
+    """
     trials = [trial for walk, _ in walks for trial in walk]
     planned = sum(trial.shared_tokens or 0 for trial in trials)
-    return planned > _MUCH * sum(trial.prompt.asked_tokens for trial in trials)
+    return planned > _MUCH_SHARED * sum(trial.prompt.asked_tokens for trial in trials)
 
 
 def marked(experiment: Experiment, walk: list[Trial]) -> list[Trial]:
-    """Trials whose prompts list where they part, for caches that need it."""
+    """Return trials whose prompts list where they part, for caches that need it."""
     traits = experiment.traits
     if not (traits.breakpoints or traits.serial) or experiment.settings.mode == ALONE:
         return walk
-    told = with_breakpoints if traits.breakpoints else with_partings
-    prompts = told([trial.prompt for trial in walk])
+    mark = with_breakpoints if traits.breakpoints else with_partings
+    prompts = mark([trial.prompt for trial in walk])
     return [replace(trial, prompt=prompt) for trial, prompt in zip(walk, prompts, strict=True)]
 
 
 def make_model(settings: Settings) -> Model:
-    """The back end that the settings name, bound to its model. Raises SettingsError."""
+    """Return the back end that the settings name, bound to its model. Raises SettingsError."""
     check_price(settings)
     return find_backend(settings.backend)(settings.model_name, **options_of(settings))
 
@@ -275,48 +323,69 @@ def options_of(settings: Settings) -> dict[str, Any]:
 
 
 def check_context(experiment: Experiment, trials: Sequence[Trial], model: Model) -> str:
-    """Return what to say if prompts may be too long for the context that a server reports; '' if
-    all fit.
+    """Return a note if prompts may be too long for the context that a server reports, or ''.
 
     Raises SettingsError if prompts cannot fit, with the lengths that do. Counts of another
-    vocabulary are estimates, and prompts that exist already have no lengths to choose: of these it
-    is only said.
+    vocabulary are estimates: those that the widest ratio of two vocabularies would let fit have
+    only the note. So have prompts that exist already, which have no lengths to choose.
     """
-    room, settings = model.context_tokens, experiment.settings
-    if room is None or settings.seek is not None:
+    context_tokens, settings = model.context_tokens, experiment.settings
+    if context_tokens is None:
         return ""
-    needs = {
-        trial.cell.length_tokens: trial.prompt.asked_tokens + settings.most_tokens
-        for trial in trials
-    }
-    long = sorted(length for length, tokens in needs.items() if tokens > room)
-    if not long:
+    if settings.seek is None:
+        needed_tokens = {
+            trial.cell.length_tokens: trial.prompt.asked_tokens + settings.most_tokens
+            for trial in trials
+        }
+    else:
+        # It seeks between two ends, and sends the longer one later, if at all.
+        lengths = experiment.grid.lengths
+        needed_tokens = {length: length for length in (min(lengths), max(lengths))}
+
+    def lengths_beyond(times: float) -> list[int]:
+        """Return the lengths that do not fit if the server counts so many times our tokens."""
+        return sorted(
+            length for length, tokens in needed_tokens.items() if times * tokens > context_tokens
+        )
+
+    too_long = lengths_beyond(1.0)
+    if not too_long:
         return ""
-    fitting = ",".join(f"{length}" for length in sorted(set(needs) - set(long)))
-    advice = f"Use --lengths {fitting}." if fitting else f"Use --lengths below {room:,}."
-    said = (
-        f"The server reports a context of {room:,} tokens, prompt and answer: "
-        f"{'length' if len(long) == 1 else 'lengths'} {', '.join(f'{each:,}' for each in long)} "
-        f"{'does' if len(long) == 1 else 'do'} not fit."
+    refused = (
+        [] if experiment.ready else lengths_beyond(1.0 if experiment.counts_own else FEWEST_TIMES)
+    )
+    too_long = refused or too_long
+
+    fitting_lengths = sorted(set(needed_tokens) - set(too_long))
+    if settings.seek is not None and fitting_lengths:
+        fitting_lengths = [fitting_lengths[0], context_tokens]
+    fitting = ",".join(f"{length}" for length in fitting_lengths)
+    advice = f"Use --lengths {fitting}." if fitting else f"Use --lengths below {context_tokens:,}."
+    listed = ", ".join(f"{length:,}" for length in too_long)
+    subject = f"length {listed} does" if len(too_long) == 1 else f"lengths {listed} do"
+    finding = (
+        f"The server reports a context of {context_tokens:,} tokens, prompt and answer: {subject} "
+        f"not fit."
     )
     if experiment.ready or not experiment.counts_own:
-        return f"note: {said} Lengths here are not in its own tokens. {advice}"
-    raise SettingsError(f"{said} {advice}")
+        finding += " Lengths here are not in its own tokens."
+    if refused:
+        raise SettingsError(f"{finding} {advice}")
+    return f"note: {finding} {advice}"
 
 
 def check_price(settings: Settings) -> None:
-    """Raises SettingsError when dollars are limited and the model's price is unknown."""
-    known = Prices.of(settings).usd(1000, 0, 1) is not None
-    if settings.limit_usd is not None and not known:
+    """Raise SettingsError if dollars are limited and the model's price is unknown."""
+    is_known = Prices.of(settings).usd(1000, 0, 1) is not None
+    if settings.limit_usd is not None and not is_known:
         raise SettingsError(
             f"No price is known for '{settings.model}', so --limit-usd cannot hold. Give --prices "
-            f"input=USD "
-            f"--prices output=USD (per million tokens), or use --limit-tokens."
+            f"input=USD --prices output=USD (per million tokens), or use --limit-tokens."
         )
 
 
 def check_judge(experiment: Experiment) -> None:
-    """Raises SettingsError when dollars are limited and a judge's price is unknown."""
+    """Raise SettingsError if dollars are limited and a judge's price is unknown."""
     settings, scorer = experiment.settings, experiment.scorer
     if settings.limit_usd is None or not scorer.asks:
         return
@@ -324,38 +393,37 @@ def check_judge(experiment: Experiment) -> None:
         raise SettingsError(
             "No price is known for the judge, so --limit-usd cannot hold. Give --scorer-options "
             "'prices={input: USD, output: USD}' (per million tokens; 0 where it costs nothing), or "
-            "use "
-            "--limit-tokens."
+            "use --limit-tokens."
         )
 
 
 def about(experiment: Experiment, folder: RunFolder, model: Model | None = None) -> RunFile:
-    """run.json: the resolved settings, versions, hashes, and which repeats each cell is to have.
+    """Return run.json: the resolved settings, versions, hashes, and the repeats of each cell.
 
     Cells of earlier starts stay.
     """
-    before = folder.run_file
+    earlier = folder.run_file
     expected: dict[tuple[int, float], set[int]] = defaultdict(set)
     for repeat, cell in (place for trial in experiment.trials for place in trial.places):
         expected[cell.length_tokens, cell.depth].add(repeat)
-    for length, depth, repeats in before.cells if before else ():
+    for length, depth, repeats in earlier.cells if earlier else ():
         expected[length, depth].update(repeats)
     where_known: dict[str, Any] = {
-        "shared": _shared(experiment, folder, before),
+        "shared": _shared(experiment, folder, earlier),
         "notes": list(experiment.notes),
         "depthless": experiment.task.depthless,
-        "model_notes": list(model.notes if model else ()) or (before and before.model_notes),
-        "earlier_scorers": before and before.earlier_scorers,
+        "model_notes": list(model.notes if model else ()) or (earlier and earlier.model_notes),
+        "earlier_scorers": earlier and earlier.earlier_scorers,
     }
-    made = RunFile(
+    run_file = RunFile(
         schema=SCHEMA,
         kind=kind_of(folder.path),
         needlemap=__version__,
-        created=(before and before.created) or datetime.now(UTC).isoformat(timespec="seconds"),
+        created=(earlier and earlier.created) or datetime.now(UTC).isoformat(timespec="seconds"),
         python=platform.python_version(),
         packages=versions(),
         identity=run_hash(experiment.settings),
-        settings=written(experiment.settings) | _kept_names(experiment.settings, before),
+        settings=written(experiment.settings) | _label_and_step(experiment.settings, earlier),
         tokenizer=RunTokenizer(
             name=experiment.tokenizer.name, fingerprint=experiment.tokenizer.fingerprint
         ),
@@ -367,38 +435,48 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
         ],
         **{name: value for name, value in where_known.items() if value},
     )
-    return signed(made)
+    return signed(run_file)
 
 
-def _kept_names(settings: Settings, before: RunFile | None) -> dict[str, Any]:
-    """What a run is called and the step it is of; where none is given, as an earlier start had
-    it."""
-    label = settings.label or (before.named.label if before else "")
-    step = before.named.step if settings.step is None and before else settings.step
+def _label_and_step(settings: Settings, earlier: RunFile | None) -> dict[str, Any]:
+    """Return a run's label and step: those given, else those of an earlier start."""
+    label = settings.label or (earlier.named.label if earlier else "")
+    step = earlier.named.step if settings.step is None and earlier else settings.step
     return {"label": label, "step": step}
 
 
 def _shared(
-    experiment: Experiment, folder: RunFolder, before: RunFile | None
+    experiment: Experiment, folder: RunFolder, earlier: RunFile | None
 ) -> dict[str, list[tuple[int, float, int]]]:
-    """By a trial's `asked` all that it stands for, where that is more than its record says: cells
-    of earlier starts stay."""
-    found = {asked: set(places) for asked, places in before.shared.items()} if before else {}
+    """Return all that a trial stands for, by its `asked`, if that is more than its record shows.
+
+    Cells of earlier starts stay.
+    """
+    places_by_hash = (
+        {request_hash: set(places) for request_hash, places in earlier.shared.items()}
+        if earlier
+        else {}
+    )
     for trial in experiment.trials:
         places = {(cell.length_tokens, cell.depth, repeat) for repeat, cell in trial.places}
-        found.setdefault(trial.asked, set()).update(places)
-    for record in folder.records(texts=False) if before else ():
-        if record.asked in found:
-            found[record.asked].add((record.length_tokens, record.depth, record.repeat))
-    return {asked: sorted(places) for asked, places in found.items() if len(places) > 1}
+        places_by_hash.setdefault(trial.asked, set()).update(places)
+    for record in folder.records(texts=False) if earlier else ():
+        if record.asked in places_by_hash:
+            places_by_hash[record.asked].add((record.length_tokens, record.depth, record.repeat))
+    return {
+        request_hash: sorted(places)
+        for request_hash, places in places_by_hash.items()
+        if len(places) > 1
+    }
 
 
 def versions() -> dict[str, str]:
-    """The versions of what may change prompts and requests, by name."""
-    return {name: found for name in _PACKAGES if (found := _version(name))}
+    """Return the versions of what may change prompts and requests, by name."""
+    return {name: number for name in _PACKAGES if (number := _version(name))}
 
 
-@cache  # a check opens hundreds of families
+# A check opens hundreds of families.
+@cache
 def _version(package: str) -> str:
     try:
         return version(package)

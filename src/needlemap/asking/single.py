@@ -27,11 +27,13 @@ from needlemap.trials.resolve import Resolved
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One trial.
+    """One trial that is asked at a certain time.
 
-    family: the name of the one that keeps its record. model: its name in the campaign. after_s:
-    how long it is held back. cancel_s: how long it is waited for until the client goes away;
-    None: to its end.
+    Attributes:
+        family: The name of the family that keeps its record.
+        model: The name of the model in the campaign.
+        after_s: How long the trial is held back.
+        cancel_s: How long it is waited for until the client goes away; None: to its end.
     """
 
     family: str
@@ -45,7 +47,10 @@ class Step:
 
 @dataclass(slots=True)
 class OpenFamily:
-    """A family whose records file is open."""
+    """A family whose records file is open.
+
+    asked: the cells and repeats of the records that were made.
+    """
 
     runner: Runner
     writer: Writer
@@ -57,51 +62,67 @@ class OpenFamily:
     def of(
         cls, step: Step, model: Model, budget: Budget, pacer: Pacer | None, scored: int
     ) -> OpenFamily:
-        """Opened for its first trial. pacer: of all families of one server. Raises
-        NeedlemapError where another run holds the folder."""
-        resolved, writer = step.resolved, Writer(step.folder)
+        """Open a family for its first trial.
+
+        pacer: of all families of one server. Raises NeedlemapError if another run holds the folder.
+        """
+        resolved = step.resolved
+        writer = Writer(step.folder)
         try:
             experiment = Experiment.of(resolved, [step.trial], ())
             writer.describe(about(experiment, step.folder, model))
-            kept = budget, writer, TrialObserver(), scored
-            runner = Runner(model, resolved.scorer, resolved.settings, *kept, pacer=pacer)
+            runner = Runner(
+                model=model,
+                scorer=resolved.scorer,
+                settings=resolved.settings,
+                budget=budget,
+                sink=writer,
+                watcher=TrialObserver(),
+                already=scored,
+                pacer=pacer,
+            )
         except BaseException:
             writer.close()
             raise
         return cls(runner, writer, step.folder, resolved)
 
     async def ask(self, step: Step) -> Record | None:
-        """The record of a step's trial; None where a limit let it not be sent, or where it was
-        cancelled: then it counts as sent. Raises NeedlemapError."""
+        """Return the record of a step's trial, or None if a limit held it back or it was cancelled.
+
+        A cancelled trial counts as sent. Raises NeedlemapError.
+        """
         if step.after_s:
             await asyncio.sleep(step.after_s)
         record = None
-        asked = asyncio.timeout(step.cancel_s)
+        limit = asyncio.timeout(step.cancel_s)
         try:
-            async with asked:
+            async with limit:
                 record = await self.runner.first(step.trial)
         except TimeoutError:
-            if not asked.expired():
+            if not limit.expired():
                 raise
         if record is not None:
             self.asked.append((record.length_tokens, record.depth, record.repeat))
         return record
 
     def close(self) -> None:
-        """Write which cells it has now, and let go of its folder."""
+        """Write which cells the family has now, and release its folder."""
         with closing(self.writer):
-            row = about(Experiment.of(self.resolved, (), ()), self.folder)
-            cells = merged_cells(row.cells, self.asked)
-            self.writer.describe(row.model_copy(update={"cells": cells}))
+            run_file = about(Experiment.of(self.resolved, (), ()), self.folder)
+            cells = merged_cells(run_file.cells, self.asked)
+            self.writer.describe(run_file.model_copy(update={"cells": cells}))
 
 
 def merged_cells(
     cells: Iterable[tuple[int, float, Sequence[int]]], asked: Iterable[tuple[int, float, int]]
 ) -> list[tuple[int, float, list[int]]]:
-    """run.json's cells with those that were asked."""
-    found = defaultdict[tuple[int, float], set[int]](set)
+    """Return run.json's cells with those that were asked."""
+    repeats_by_cell = defaultdict[tuple[int, float], set[int]](set)
     for length, depth, repeats in cells:
-        found[length, depth].update(repeats)
+        repeats_by_cell[length, depth].update(repeats)
     for length, depth, repeat in asked:
-        found[length, depth].add(repeat)
-    return [(length, depth, sorted(each)) for (length, depth), each in sorted(found.items())]
+        repeats_by_cell[length, depth].add(repeat)
+    return [
+        (length, depth, sorted(repeats))
+        for (length, depth), repeats in sorted(repeats_by_cell.items())
+    ]

@@ -45,13 +45,16 @@ from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
 
 _SPEC = re.compile(r"no-worse-than[ =:](?P<path>.+?)(?::(?P<margin>\d+(?:\.\d*)?))?")
-MARGIN = 2.0  # points
+# Points.
+MARGIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a run is to be no worse than: a run's folder, and a margin in points. scope: what
-    the verdict is to hold for."""
+    """A run's folder and a margin in points, by which a run is to be no worse.
+
+    scope: what the verdict is to hold for.
+    """
 
     path: str
     margin: float
@@ -59,40 +62,46 @@ class Goal:
 
     @property
     def label(self) -> str:
-        """In words."""
-        on = ", also on new haystacks" if self.scope == "new" else ""
-        return f"no worse than {self.path} by {self.margin:g} points, or worse{on}"
+        """Return the goal in words."""
+        addition = ", also on new haystacks" if self.scope == "new" else ""
+        return f"no worse than {self.path} by {self.margin:g} points, or worse{addition}"
 
     @classmethod
     def of(cls, spec: str, scope: Scope = "these") -> Goal:
-        """As typed. Raises SettingsError.
+        """Parse a goal as typed. Raises SettingsError.
 
         >>> Goal.of("no-worse-than runs/base:2.5")
         Goal(path='runs/base', margin=2.5, scope='these')
         """
-        found = _SPEC.fullmatch(spec.strip())
-        margin = float(found["margin"] or MARGIN) if found else MARGIN
+        match = _SPEC.fullmatch(spec.strip())
+        margin = float(match["margin"] or MARGIN) if match else MARGIN
         if margin == 0:
             raise SettingsError(
                 f"--until '{spec}': without a margin equal engines are never decided. Give a loss "
                 f"in points that does not matter, as {spec.strip().rpartition(':')[0]}:2."
             )
-        if found is None or not 0 < margin <= 100:
+        if match is None or not 0 < margin <= 100:
             raise SettingsError(
                 f"--until '{spec}' is no goal. Give no-worse-than RUN:POINTS, as no-worse-than "
                 f"runs/base:2."
             )
-        return cls(found["path"], margin, scope)
+        return cls(match["path"], margin, scope)
 
 
-AGAINS = 3  # times that a trial that failed is asked again
+# Times that a trial that failed is asked again.
+AGAINS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedPairs:
-    """The prompts of an experiment that its goal's reference scored. reference: its records by
-    their places. places: one of each prompt. pieces: the places that are judged, as they are
-    sent together; none of what the reference mostly gets wrong."""
+    """The prompts of an experiment that its goal's reference scored.
+
+    Attributes:
+        reference: Its records by their places.
+        places: One place of each prompt.
+        pieces: The places that are judged, as they are sent together; none of what the reference
+            mostly gets wrong.
+    """
 
     goal: Goal
     reference: Mapping[Place, Record]
@@ -102,19 +111,23 @@ class PlannedPairs:
 
     @classmethod
     def of(cls, experiment: Experiment) -> PlannedPairs:
-        """Read the reference. Raises NeedlemapError if there is none, if it cannot be paired,
-        or if nothing that it answered could show a loss."""
+        """Read the reference.
+
+        Raises NeedlemapError if there is none, if it cannot be paired, or if nothing that it
+        answered could show a loss.
+        """
         goal = Goal.of(experiment.settings.until, experiment.settings.scope)
         folder = RunFolder(goal.path)
         about = folder.about()
         reference = by_place(prompts_of(folder.records(), about.cells, about.shared))
         trials = {place: trial for trial in experiment.trials for place in _places(trial)}
         _check(goal, reference, experiment, trials)
-        places, seen = list[Place](), set[Hashable]()
+        places: list[Place] = []
+        seen_prompts: set[Hashable] = set()
         for place in sorted(scored_places(reference) & trials.keys()):
             prompt = prompt_of(reference[place])
-            if prompt not in seen:
-                seen.add(prompt)
+            if prompt not in seen_prompts:
+                seen_prompts.add(prompt)
                 places.append(place)
         planned = cls(goal, reference, about.one_haystack, tuple(places), ())
         rows, untested = keep_tested(planned.rows({}), goal.margin / 100)
@@ -125,15 +138,15 @@ class PlannedPairs:
             )
         return replace(planned, pieces=pieces_of(rows, planned_looks(rows, goal.scope)))
 
-    def rows(self, found: Mapping[Place, Record]) -> Rows:
+    def rows(self, records: Mapping[Place, Record]) -> Rows:
         """Return all pairs; those without a record are still to be sent."""
         return Rows.of(
             JudgedPrompt(
                 "",
                 place,
                 0 if self.one_haystack else place[0],
-                *scores_of(self.reference[place], found.get(place)),
-                tried=place in found,
+                *scores_of(self.reference[place], records.get(place)),
+                tried=place in records,
             )
             for place in self.places
         )
@@ -146,11 +159,12 @@ class PlannedPairs:
     def layers(self, trials: Iterable[Trial]) -> list[list[Trial]]:
         """Return the trials that are judged, piece by piece."""
         trial_at = {place: trial for trial in trials for place in _places(trial)}
-        layers, seen = list[list[Trial]](), set[str]()
+        layers: list[list[Trial]] = []
+        seen_keys: set[str] = set()
         for piece in self.pieces:
             layer = {trial_at[place].key: trial_at[place] for place in piece if place in trial_at}
-            layers.append([trial for key, trial in layer.items() if key not in seen])
-            seen |= layer.keys()
+            layers.append([trial for key, trial in layer.items() if key not in seen_keys])
+            seen_keys |= layer.keys()
         return [layer for layer in layers if layer]
 
     def cost(self, experiment: Experiment) -> PiecesCost:
@@ -173,8 +187,10 @@ class PlannedPairs:
 
 
 class UntilDecided(FullGrid):
-    """Ends with a verdict, which is looked for after each piece of the planned pairs. Raises
-    NeedlemapError as these do."""
+    """Ends with a verdict, which is looked for after each piece of the planned pairs.
+
+    Raises NeedlemapError as these do.
+    """
 
     def __init__(self, experiment: Experiment, path: Path) -> None:
         session = Session.open(experiment, path)
@@ -183,55 +199,60 @@ class UntilDecided(FullGrid):
         super().__init__(self._in_layers(session))
 
     def next(self, scored: int) -> Session | None:
-        """The same once more where answers are lost and nothing is decided."""
+        """Return the same trials once more if answers are lost and nothing is decided."""
         experiment, folder = self.session.experiment, RunFolder(self.session.folder.path)
-        lost = any(not each.scored for each in latest_records(folder.records()))
-        if self.decided or not lost or self._rounds == AGAINS:
+        has_failures = any(not record.scored for record in latest_records(folder.records()))
+        if self.decided or not has_failures or self._rounds == AGAINS:
             return None
         self._rounds += 1
         return self._in_layers(Session.open(experiment, folder.path))
 
     def _in_layers(self, session: Session) -> Session:
-        """The trials that are left, in layers, up to the verdict; none if it is known."""
-        known = session.folder.records() if session.done else ()
-        self._begin(session.experiment, known, session.todo)
+        """Return the trials that are left, in layers, up to the verdict; none if it is known."""
+        records = session.folder.records() if session.done else ()
+        self._begin(session.experiment, records, session.todo)
         layers = () if self.decided else self.planned.layers(session.todo)
         return session.in_layers(layers, self.hear)
 
     def _begin(
-        self, experiment: Experiment, before: Iterable[Record], todo: Iterable[Trial]
+        self, experiment: Experiment, earlier_records: Iterable[Record], todo: Iterable[Trial]
     ) -> None:
-        """Take up the records of earlier starts, and list the trials whose answers are
-        awaited."""
-        self._stands = {trial.asked: _places(trial) for trial in experiment.trials}
+        """Read the records of earlier starts, and list the trials whose answers are awaited."""
+        self._places_by_hash = {trial.asked: _places(trial) for trial in experiment.trials}
         self._waiting = {place for trial in todo for place in _places(trial)}
-        self._found = {
-            place: each for each in latest_records(before) for place in self._places(each)
+        self._records = {
+            place: record
+            for record in latest_records(earlier_records)
+            for place in self._places(record)
         }
-        self._known, self.decided = 0, False
+        self._whole_pieces = 0
+        self.decided = False
         self._advance()
 
     def hear(self, record: Record) -> bool:
-        """A trial ended; whether the verdict is known."""
+        """Take the record of a trial. Return True once the verdict is known."""
         for place in self._places(record):
-            self._found[place] = record
+            self._records[place] = record
             self._waiting.discard(place)
         self._advance()
         return self.decided
 
     def _places(self, record: Record) -> Sequence[Place]:
-        return self._stands.get(record.asked, () if record.second else (place_of(record),))
+        return self._places_by_hash.get(record.asked, () if record.second else (place_of(record),))
 
     def _advance(self) -> None:
-        """Look again if one more piece is whole."""
-        known, pieces = self._known, self.planned.pieces
-        while known < len(pieces) and not self._waiting & set(pieces[known]):
-            known += 1
-        if known == self._known or self.decided:
+        """Look for a verdict again if one more piece is whole."""
+        pieces = self.planned.pieces
+        whole_pieces = self._whole_pieces
+        while whole_pieces < len(pieces) and not self._waiting & set(pieces[whole_pieces]):
+            whole_pieces += 1
+        if whole_pieces == self._whole_pieces or self.decided:
             return
-        self._known = known
-        done = {place: each for place, each in self._found.items() if place not in self._waiting}
-        self.decided = self.planned.judged(self.planned.rows(done)).is_decided
+        self._whole_pieces = whole_pieces
+        answered = {
+            place: record for place, record in self._records.items() if place not in self._waiting
+        }
+        self.decided = self.planned.judged(self.planned.rows(answered)).is_decided
 
 
 def _check(
@@ -240,34 +261,37 @@ def _check(
     experiment: Experiment,
     trials: Mapping[Place, Trial],
 ) -> None:
-    """Raises SettingsError where the reference asked something else, or scored it otherwise."""
-    path, theirs = goal.path, RunFolder(goal.path).about().scorer
-    ours, advice = (
-        scorer_about(experiment.scorer),
-        f"Ask exactly its prompts: --prompts-of {path}",
-    )
+    """Raise SettingsError if the reference asked something else, or scored it otherwise."""
+    path = goal.path
+    theirs = RunFolder(path).about().scorer
+    ours = scorer_about(experiment.scorer)
+    advice = f"Ask exactly its prompts: --prompts-of {path}"
     if theirs != ours:
-        both = phrase({"scorer": (theirs.model_dump(), ours.model_dump())})
-        raise SettingsError(f"'{path}' is scored otherwise: {both}. {advice}")
+        difference = phrase({"scorer": (theirs.model_dump(), ours.model_dump())})
+        raise SettingsError(f"'{path}' is scored otherwise: {difference}. {advice}")
     shared = sorted(scored_places(reference) & trials.keys())
     if not shared:
         raise SettingsError(f"'{path}' scored none of this run's trials. {advice}")
-    if unlike := [
+    different = [
         place for place in shared if not asks_same(trials[place].prompt, reference[place].prompt)
-    ]:
+    ]
+    if different:
         raise SettingsError(
-            f"'{path}' asked other prompts in {len(unlike)} trials ({first_at(unlike[0])}), so "
-            f"they "
-            f"cannot be paired. {advice}"
+            f"'{path}' asked other prompts in {len(different)} trials "
+            f"({first_at(different[0])}), so they cannot be paired. {advice}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PiecesCost:
-    """Planned pairs in random pieces. units: what the verdict counts, pairs or haystacks; least:
-    how many of them decide if both runs score the same, None if not even all do. whole_tokens,
-    pieces_tokens: prompt tokens that a cache has to compute for all of them, sent haystack by
-    haystack and piece by piece."""
+    """Planned pairs in random pieces.
+
+    Attributes:
+        units: What the verdict counts, pairs or haystacks.
+        least: How many of them decide if both runs score the same; None if not even all do.
+        whole_tokens, pieces_tokens: Prompt tokens that a cache has to compute for all of them, sent
+            haystack by haystack and piece by piece.
+    """
 
     pairs: int
     pieces: int
@@ -279,7 +303,7 @@ class PiecesCost:
 
     @property
     def label(self) -> str:
-        """What the pieces cost and save, in words."""
+        """Return in words what the pieces cost and save."""
         start = f"{counted(self.pairs, 'pair')} in {counted(self.pieces, 'piece')}"
         if self.least is None:
             return f"{start}; not even all of them decide if they are equal"
@@ -293,7 +317,7 @@ class PiecesCost:
 
 
 def computed_tokens(experiment: Experiment, trials: Sequence[Trial]) -> int:
-    """Prompt tokens that one cache computes of some trials, in the order they are sent."""
+    """Return the prompt tokens that one cache computes of some trials, sent in this order."""
     walked = WalkedTrials.of(replace(experiment, trials=tuple(trials)), 1)
     return sum(walked.sizes) - sum(walked.shared)
 
@@ -306,12 +330,14 @@ def pieces_of(rows: Rows, looks: Looks) -> tuple[tuple[Place, ...], ...]:
     return tuple(tuple(pieces[number]) for number in sorted(pieces))
 
 
-def scored_places(found: Mapping[Place, Record]) -> set[Place]:
-    """Where a run has a score."""
-    return {place for place, record in found.items() if record.scored}
+def scored_places(records: Mapping[Place, Record]) -> set[Place]:
+    """Return the places of which a run has a score."""
+    return {place for place, record in records.items() if record.scored}
 
 
 def _places(trial: Trial) -> tuple[Place, ...]:
-    """All that a trial stands for; nothing for one that is asked a second time, which no
-    verdict counts."""
+    """Return all that a trial stands for.
+
+    That is nothing for one that is asked a second time, which no verdict counts.
+    """
     return () if trial.second else places_of(trial)

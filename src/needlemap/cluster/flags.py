@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from needlemap.commands.arguments import flag, flag_name
 from needlemap.errors import SettingsError
 from needlemap.settings import MOST_AT_A_TIME, Settings
-from needlemap.settings.flags import RARE
+from needlemap.settings.flags import later
 
 if TYPE_CHECKING:
     from needlemap.cluster.cluster import OwnCluster
@@ -20,7 +20,7 @@ MOST = 32  # jobs at a time, where nobody says
 
 def _copies(default: Any, words: str, *names: str, **more: Any) -> Any:
     """A flag that says who asks, shown in a group of its own."""
-    return flag(default, words, *names, rich_help_panel=f"Replicas, {RARE}", **more)
+    return flag(default, words, *names, rich_help_panel=later("Replicas"), **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +35,36 @@ class CopiesFlags:
         max=MOST_AT_A_TIME,
     )
     slurm: bool = _copies(False, "Copies as jobs of Slurm.")
-    partition: str | None = _copies(None, "Slurm's partition.", "-p", "--partition")
-    qos: str | None = _copies(None, "Slurm's QOS; auto: the site's choice.", "-q", "--qos")
+    partition: str | None = _copies(None, "Slurm's partition.", "-p", "--partition", metavar="NAME")
+    qos: str | None = _copies(
+        None, "Slurm's QOS. auto: the site's choice.", "-q", "--qos", metavar="NAME"
+    )
     max_num_workers: int | None = _copies(
         None,
-        "Copies at a time, at most, on Slurm (default 32) or a cluster.",
+        "Most copies at a time, on Slurm (default 32) or a cluster.",
         min=1,
         max=MOST_AT_A_TIME,
     )
     gpus_per_worker: int | None = _copies(
-        None, "GPUs of each (default: 1 here; none asked of Slurm).", min=0, max=MOST_AT_A_TIME
+        None,
+        "GPUs of each copy (default: 1 here, none with --slurm).",
+        min=0,
+        max=MOST_AT_A_TIME,
     )
-    time: str | None = _copies(None, "Slurm's time limit, as 4:00:00 (default: the partition's).")
+    time: str | None = _copies(
+        None, "Slurm's time limit, e.g. 4:00:00 (default: the partition's).", metavar="TIME"
+    )
     slurm_arg: list[str] | None = _copies(
-        None, "Any further option of sbatch; repeat.", metavar="KEY=VALUE"
+        None, "Any further option of sbatch (repeatable).", metavar="KEY=VALUE"
     )
     cluster: str | None = _copies(
-        None, "Copies on the workers of a Dask cluster that is there.", metavar="tls://HOST:PORT"
+        None, "Copies on the workers of a running Dask cluster.", metavar="tls://HOST:PORT"
     )
     cluster_trusted: bool = _copies(
-        False, "tcp:// too: not encrypted, and who reaches it runs code."
+        False, "Accept tcp:// too: not encrypted, and anyone who reaches it can run code."
     )
     dashboard: bool = _copies(False, "Serve Dask's own page on 127.0.0.1:8787 (needs bokeh).")
-    dry_run: bool = _copies(False, "Print what would start the copies, and start nothing.")
+    dry_run: bool = _copies(False, "Show what would start the copies, and start nothing.")
 
     def __post_init__(self) -> None:
         """Raises SettingsError for flags that do not fit."""

@@ -18,21 +18,39 @@ from typer.models import OptionInfo
 from needlemap.commands import complete_palettes, complete_presets, complete_runs, completion_of
 from needlemap.errors import SettingsError
 from needlemap.settings import MOST_AT_A_TIME, Settings
-from needlemap.settings.flags import RARE, flags_of, reader_of, taken
+from needlemap.settings.flags import Shown, flags_of, later, reader_of, taken
 from needlemap.settings.older_names import translate
 from needlemap.untrusted import MOST_WHOLE
 
 if TYPE_CHECKING:
     from needlemap.records.loaded import Loaded
 
+# The settings that `--help` of a command shows. The others wait for `--help-all`.
+_WHAT = ("model", "base_url", "tokenizer", "lengths", "depths", "repeats", "task", "haystack_path")
+OF_PLAN = (*_WHAT, "max_answer_tokens", "concurrency", "seek")
+OF_PROMPTS = (*_WHAT, "needle", "question", "keywords", "template", "max_answer_tokens", "seed")
+OF_RUN = (
+    *_WHAT,
+    *("needle", "question", "keywords", "scorer", "concurrency"),
+    *("limit_usd", "limit_tokens", "limit_time", "seek", "until"),
+)
+
+# Settings that change no prompt and of which nothing is read where prompts are only written.
+NOT_OF_PROMPTS = (
+    *("label", "step", "stream", "logprobs", "concurrency", "retries"),
+    *("limit_usd", "limit_tokens", "seek", "within", "until", "scope", "ask_twice"),
+    *("requests_per_minute", "tokens_per_minute", "canary", "closed_book", "prices", "save"),
+)
+
 # What a setting is in one command, where that is not what it is elsewhere.
-RUN_TEXTS = {
-    "model": "Who answers, BACKEND/NAME; repeat the flag for several. By default "
-    "the model that the server at --base-url lists; without a server, baseline/bm25."
+RUN_TEXTS = {"model": "The model (repeatable). By default the one of the server at --base-url."}
+PROMPTS_TEXTS = {
+    "model": "The model that they are for. By default the one of the server at --base-url.",
+    "max_answer_tokens": "Tokens that are kept free for the answer. (default 300)",
 }
 
 ADDED = "added"  # the parameter of a command that takes the flags of other packages
-RARE_OPTIONS = f"Options, {RARE}"
+RARE_OPTIONS = later("Options")
 _LARGEST = 10**300  # of whole numbers, the least power of ten that a message need not show
 
 
@@ -55,14 +73,14 @@ def rare(default: Any, words: str, *names: str, **more: Any) -> Any:
 def with_flags(
     command: Callable[..., int | None],
     settings: Sequence[str] = (),
-    texts: Mapping[str, str] | None = None,
+    shown: Shown | None = None,
     added: Sequence[type] = (),
 ) -> Callable[..., None]:
     """A command whose parameters of classes become their fields' flags; what it returns is the
     exit code.
 
     settings: those that its **flags stand for. Each is a flag; the command receives those that
-    were given. texts: this command's own help of some. added: further classes of flags, whose
+    were given. shown: how this command's help shows them. added: further classes of flags, whose
     instances its parameter `added` receives, if it has one.
     """
     parameters = inspect.signature(command, eval_str=True).parameters.values()
@@ -75,7 +93,7 @@ def with_flags(
         for each in own
         for made in (_flags(typed[each.name]) if each.name in typed else [each])
     ] + [made for kind in added for made in _flags(kind)]
-    chosen = flags_of(settings, completion_of, texts or {})
+    chosen = flags_of(settings, completion_of, shown or Shown())
     readers = {each.name: read for each in chosen if (read := reader_of(each.name))}
 
     def run(**values: Any) -> None:
@@ -142,43 +160,60 @@ def _named(flag: inspect.Parameter) -> inspect.Parameter:
 Preset = Annotated[
     str | None,
     typer.Argument(
-        help="A preset (needlemap list presets), a .yaml file, or suite:NAME (list suites).",
+        # `run` alone is the preset demo, whose repeats are 6 and not the default of --repeats.
+        help=(
+            "A preset (needlemap list presets), a .yaml file, or suite:NAME. Its settings "
+            "replace the defaults below. Without arguments: demo."
+        ),
+        metavar="PRESET",
         autocompletion=complete_presets,
     ),
 ]
 Out = Annotated[
-    Path | None, option("The folder for the run. A run that is there goes on.", "-o", "--out")
+    Path | None,
+    option("Folder for results. A run that is there is resumed.", "-o", "--out", metavar="DIR"),
 ]
 Skip = Annotated[
     list[str] | None,
-    option("A family of a suite to leave out; may be repeated.", metavar="FAMILY"),
-]
-AsMap = Annotated[bool, option("Draw the map where there is no terminal, too.")]
-Json = Annotated[bool, option("Print one JSON document on standard output instead.")]
-TrustRun = Annotated[
-    bool,
     option(
-        "Go on with a run from another machine, and open what its run.json names.",
+        "Leave out a family of a suite (repeatable).",
+        metavar="FAMILY",
         rich_help_panel=RARE_OPTIONS,
     ),
 ]
-PlanOnly = Annotated[bool, option("Print what would be asked, and ask nothing.")]
+AsMap = Annotated[
+    bool,
+    option("Draw the map if the output is not a terminal, too.", rich_help_panel=RARE_OPTIONS),
+]
+Json = Annotated[bool, option("Print one JSON document on standard output.")]
+TrustRun = Annotated[
+    bool,
+    option(
+        "Use a run from another machine, and open what its run.json names.",
+        rich_help_panel=RARE_OPTIONS,
+    ),
+]
+PlanOnly = Annotated[bool, option("Show what would be sent, and send nothing.")]
 OnUndecided = Annotated[
     Literal["fail", "pass"],
-    option("NOT ENOUGH DATA: 'fail' exits with 4, 'pass' with 0."),
+    option("Exit code of NOT ENOUGH DATA: 4 (fail) or 0 (pass).", rich_help_panel=RARE_OPTIONS),
 ]
-ExitZero = Annotated[bool, option("Print the verdict, and exit with 0 whatever it is.")]
+ExitZero = Annotated[
+    bool, option("Exit with 0 whatever the verdict is.", rich_help_panel=RARE_OPTIONS)
+]
 InScope = Annotated[
     Literal["these", "new"],
-    option("What exit code 0 is for: 'these' prompts, or 'new' haystacks too (72 or more)."),
+    option(
+        "What PASS is about: these prompts, or new haystacks too (72 or more).",
+        rich_help_panel=RARE_OPTIONS,
+    ),
 ]
-JUnit = Annotated[
-    Path | None, option("Also write the verdicts as JUnit XML, for CI.", metavar="FILE")
-]
+JUnit = Annotated[Path | None, option("Also write the verdict as JUnit XML.", metavar="FILE")]
 Metric = Annotated[
     str,
     option(
-        "Which score of an Inspect or lm-evaluation-harness log counts (default: first).",
+        "Score of an Inspect or lm-evaluation-harness log that counts (default: first).",
+        metavar="NAME",
         rich_help_panel=RARE_OPTIONS,
     ),
 ]
@@ -198,7 +233,7 @@ class RunFlags:
     json: Json = False
     fail_under: float | None = flag(
         None,
-        "The least mean, by its 95 % interval: PASS if all of it is above, FAIL if all is below.",
+        "Verdict: is the mean (95 % interval) above this?",
         metavar="PERCENT",
     )
     map: AsMap = False
@@ -213,12 +248,18 @@ class PlanFlags:
     """Of `plan`."""
 
     workers: int | None = rare(
-        None, "Lanes; by default as many as --concurrency.", max=MOST_AT_A_TIME
+        None, "Prompts at a time. By default as many as --concurrency.", max=MOST_AT_A_TIME
     )
-    tokens_per_second: float | None = rare(None, "Prefill speed of one worker, of short prompts.")
-    model_config: Path | None = rare(None, "A config.json, for floating-point operations.")
-    cache_tokens: int | None = rare(None, "A server's prefix cache to simulate.")
-    cache_block: int = rare(16, "Its block size in tokens.")
+    tokens_per_second: float | None = flag(
+        None, "Prefill speed for short prompts, to show a time.", metavar="N"
+    )
+    model_config: Path | None = rare(
+        None, "config.json of a model, to count floating-point operations.", metavar="FILE"
+    )
+    cache_tokens: int | None = rare(
+        None, "Size of a server's prefix cache, to simulate it.", metavar="TOKENS"
+    )
+    cache_block: int = rare(16, "Block size of that cache.", metavar="TOKENS")
     skip: Skip = None
     json: Json = False
 
@@ -227,26 +268,42 @@ class PlanFlags:
 class ReportFlags:
     """Of `report`; '' where nothing was typed."""
 
-    out: Path | None = flag(None, ".png, .svg, .pdf, .html, .md, .csv or .parquet.", "-o", "--out")
+    out: Path | None = flag(
+        None,
+        "File to write: .html, .png, .svg, .pdf, .md, .csv or .parquet.",
+        "-o",
+        "--out",
+        metavar="FILE",
+    )
     format: str = flag(
         "cells",
-        "Of a table: cells, trials, opencompass. golden: one run, frozen small for tests, in a "
-        "folder.",
+        "Rows of a table: cells, trials or opencompass. golden: a small copy of one run for "
+        "tests, in a folder.",
+        metavar="NAME",
     )
     margin: float | None = flag(
-        None, "Of a golden: the margin of its tests, in points. Too few prompts are refused."
+        None,
+        "With --format golden: margin of its tests. Too few prompts are refused.",
+        metavar="POINTS",
     )
-    title: str | None = flag(None, "Instead of the title made from the run.")
+    title: str | None = flag(None, "Title of the figure or page.")
     palette: str | None = flag(
         None,
-        "Colours: viridis (the default), cividis, grey, or red-amber-green: amber.",
+        "Colours: viridis (default), cividis, grey, or amber (red, amber, green).",
+        metavar="NAME",
         autocompletion=complete_palettes,
     )
-    width: str = flag("", "Of a printed figure: 3.25in, 8.4cm, column, text, page.")
-    style: str = flag("", "Of a figure: as opencompass or needlehaystack draws it.")
-    curves: bool = flag(False, "A figure of scores by length.")
+    width: str = flag(
+        "", "Printed width of a figure: 3.25in, 8.4cm, column, text or page.", metavar="WIDTH"
+    )
+    style: str = flag("", "Draw a figure as opencompass or needlehaystack does.", metavar="NAME")
+    curves: bool = flag(False, "Draw scores by length instead of a map.")
     map: AsMap = False
-    rules: str = flag("", "Of effective length: absolute:90,auc. See docs.")
+    rules: str = flag(
+        "",
+        "Rules of effective length, e.g. absolute:90,auc; see needlemap help statistics.",
+        metavar="RULES",
+    )
     metric: Metric = ""
     json: Json = False
 
@@ -281,25 +338,27 @@ class CompareFlags:
     """Of `compare`. margin, fail_if_worse: in points; fail_if_answers_differ: in percent."""
 
     margin: float | None = flag(
-        None, "The loss in points that does not matter. With it there is a verdict."
+        None, "Largest loss that you accept. With it there is a verdict.", metavar="POINTS"
     )
-    fail_if_worse: float | None = rare(None, "The older name of --margin.")
+    fail_if_worse: float | None = rare(None, "The older name of --margin.", metavar="POINTS")
     scope: InScope = "these"
     on_undecided: OnUndecided = "fail"
     exit_zero: ExitZero = False
-    answers: bool = flag(False, "Also which answers differ: the first ones, by length, by depth.")
+    answers: bool = flag(False, "Also show which answers differ, by length and depth.")
     fail_if_answers_differ: float | None = flag(
         None,
-        "Exit with 1 where more of B's answers than this differ from A's: 0 for a refactoring.",
+        "FAIL if more answers of B differ from A's than this; 0 for a refactoring.",
         metavar="PERCENT",
     )
-    label: list[str] | None = flag(None, "What to call a run, as f16 and q4; give it twice.")
+    label: list[str] | None = flag(
+        None, "Name of a run, e.g. f16 and q4; give it twice.", metavar="NAME"
+    )
     noise: list[Path] | None = flag(
         None,
-        "A further run of A's model; repeat the flag. It shows how far runs differ for no reason.",
+        "A further run of A's model, to show how far runs differ by chance (repeatable).",
         metavar="RUN",
     )
-    sequential: bool = rare(False, "A verdict looked for after each whole haystack.")
+    sequential: bool = rare(False, "Look for a verdict after each whole haystack.")
     metric: Metric = ""
     json: Json = False
     junit: JUnit = None
@@ -310,14 +369,20 @@ class ReplayFlags:
     """Of `replay`. model, key_env: the run's own, typed again, as a stranger's run.json may
     name any."""
 
-    length: str | None = flag(None, "The cell's length in tokens.")
-    depth: float | None = flag(None, "The cell's depth in percent.")
-    repeat: int = flag(0, "Which repeat.")
-    ask: bool = flag(False, "Also ask it again and show both answers.")
+    length: str | None = flag(None, "Length of the cell, e.g. 4k.", metavar="TOKENS")
+    depth: float | None = flag(None, "Depth of the cell.", metavar="PERCENT")
+    repeat: int = flag(0, "Number of the repeat.")
+    ask: bool = flag(False, "Send the prompt again, and show both answers.")
     trust_run: TrustRun = False
-    model: str | None = flag(None, "The run's model again: --ask wants it of a python/ function.")
+    model: str | None = flag(
+        None,
+        "With --ask: the run's model again, if it is a python/ function.",
+        metavar="BACKEND/NAME",
+    )
     key_env: str | None = rare(
-        None, "The variable of the key, where a run of elsewhere names an odd one."
+        None,
+        "Environment variable of the key, if a run from elsewhere names an unusual one.",
+        metavar="NAME",
     )
 
 

@@ -8,9 +8,9 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -21,9 +21,12 @@ from typer.models import CommandInfo
 from needlemap.commands.arguments import with_flags
 from needlemap.deadline import limited_to
 from needlemap.registry import find, installed
-from needlemap.settings.flags import HELP_ALL, GroupedCommand
+from needlemap.settings.flags import HELP_ALL, GroupedCommand, Shown
 
 GROUP = "commands"
+# The headings of the list of commands, in their order; a package may bring others.
+MAP, TEST, COMPARE, LOOK_UP = "Map a model", "Test a server", "Compare and gate", "Look up"
+OTHER = "Other commands"
 Function = TypeVar("Function", bound=Callable[..., int | None])
 _HELP = ("-h", "--help", HELP_ALL)
 
@@ -32,14 +35,16 @@ _HELP = ("-h", "--help", HELP_ALL)
 class Command:
     """A command before it is built.
 
-    settings: names of the settings that its **flags stand for. texts: its own help of some.
-    extended: whether packages may add flags; the function's `added` then holds their instances,
-    none unless one of their flags is typed.
+    group: under which heading `needlemap --help` lists it. settings: names of the settings that
+    its **flags stand for; shown: how its help shows them. extended: whether packages may add
+    flags; the function's `added` then holds their instances, none unless one of their flags is
+    typed.
     """
 
     function: Callable[..., int | None]
+    group: str = OTHER
     settings: Sequence[str] = ()
-    texts: Mapping[str, str] = field(default_factory=dict)
+    shown: Shown | None = None
     extended: bool = False
 
     def summary(self, name: str) -> TyperCommand:
@@ -55,7 +60,7 @@ class Command:
         return built
 
     def _build(self, name: str, added: Sequence[type]) -> TyperCommand:
-        callback = with_flags(self.function, self.settings, self.texts, added)
+        callback = with_flags(self.function, self.settings, self.shown, added)
         info = CommandInfo(name=name, cls=GroupedCommand, callback=callback)
         built = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
         assert isinstance(built, TyperCommand)
@@ -140,6 +145,23 @@ class CommandGroup(TyperGroup):
         if GROUP in ctx.meta:
             return declared.build(cmd_name, ctx.meta[GROUP])
         return declared.summary(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands under their headings."""
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in (MAP, TEST, COMPARE)}
+        width = max(map(len, self.commands))
+        for name in self.commands:
+            declared = self.commands.declared(name)
+            assert declared is not None
+            words = declared.summary(name).get_short_help_str(formatter.width - width - 6)
+            groups.setdefault(declared.group, []).append((f"{name:{width}}", words))
+        # What comes from elsewhere stands behind ours.
+        for group in (LOOK_UP, OTHER):
+            groups[group] = groups.pop(group, [])
+        for group, rows in groups.items():
+            if rows:
+                with formatter.section(group):
+                    formatter.write_dl(rows)
 
 
 def limited_by(preset: str | None, flags: dict[str, Any]) -> AbstractContextManager[None]:

@@ -38,7 +38,7 @@ def list_command(kind: str | None, name: str | None = None) -> None:
     if kind == RUNS:
         _list_runs(Path(name or RUNS))
     elif name is None:
-        show("\n".join(in_columns(list(_rows(kind).items()))))
+        show("\n".join(in_columns(list(names_of(kind).items()))))
     elif kind in EXTENSIONS:
         show("\n".join(describe(kind, name)))
     else:
@@ -69,7 +69,8 @@ def describe(kind: str, name: str) -> list[str]:
 
 def _with_default(option: Parameter) -> str:
     """An option as it is typed."""
-    if option.default in (Parameter.empty, None, ""):
+    # A folder of this installation is nothing to type.
+    if option.default in (Parameter.empty, None, "") or isinstance(option.default, Path):
         return f"{option.name}=..."
     return f"{option.name}={option.default}"
 
@@ -93,7 +94,8 @@ def _list_runs(folder: Path) -> None:
     show("\n".join(in_columns([("run", "model", "task", "score", "cells", "state"), *rows])))
 
 
-def _rows(kind: str) -> dict[str, str]:
+def names_of(kind: str) -> dict[str, str]:
+    """Return the names of a kind, each with a line about it or ''."""
     for shelf, mark in ((PRESETS, ""), (SUITES, MARK), (TEMPLATES, "")):
         if kind == f"{shelf.noun}s":
             return {f"{mark}{name}": shelf.about(name) for name in shelf.texts}

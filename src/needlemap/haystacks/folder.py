@@ -141,30 +141,32 @@ def files_like(folder: Path, pattern: str) -> list[Path]:
 
 
 def source_of(path: str, before: str | None = None) -> str:
-    """The source that a path means where none is named. before: the one that was, which may
-    stay.
+    """Return the source that a path means if none is named.
 
-    A folder of JSON Lines and of nothing else that could be read means 'jsonl', as one such
-    file does.
+    A folder of JSON Lines and of nothing else that could be read means 'jsonl', as one such file
+    does. before: the source that was named earlier, which may stay.
     """
-    found = Path(path).expanduser()
-    if before == "hub":  # a data set's name, or a copy of one
-        return "jsonl" if found.exists() else "hub"
+    place = Path(path).expanduser()
+    if before == "hub":
+        # A data set's name, or a copy of one.
+        return "jsonl" if place.exists() else "hub"
     if before not in (None, "generated", "folder"):
         return before
-    return "jsonl" if found.suffix.lower() in LINES or _only_lines(found) else "folder"
+    return "jsonl" if place.suffix.lower() in LINES or _holds_only_lines(place) else "folder"
 
 
-def _only_lines(folder: Path) -> bool:
+def _holds_only_lines(folder: Path) -> bool:
+    """Return True if a folder holds JSON Lines, and nothing else that could be read."""
     try:
         entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
     except OSError:
         return False
     if any(entry.is_dir() and entry.name not in DEPENDENCIES for entry in entries):
         return False
-    return {SUFFIXES.get(Path(entry.name).suffix.lower(), "lines") for entry in entries} == {
-        "lines"
-    } and any(Path(entry.name).suffix.lower() in LINES for entry in entries)
+    suffixes = {Path(entry.name).suffix.lower() for entry in entries}
+    # What no reader knows is passed over.
+    has_others = any(SUFFIXES.get(suffix, "lines") != "lines" for suffix in suffixes)
+    return not has_others and any(suffix in LINES for suffix in suffixes)
 
 
 def _documents(file: File) -> list[Document]:

@@ -78,8 +78,10 @@ def base_url_of(given: str | None, variable: str, home: str) -> str:
 
 
 def check_address(url: str, variable: str = KEY) -> None:
-    """Raise SettingsError for an invalid address, and for one that holds a key, because run.json
-    and error messages would keep it."""
+    """Raise SettingsError for an invalid address, and for one that holds a key.
+
+    run.json and error messages would keep the key.
+    """
     shown = hidden(url)
     if not _is_address(url):
         example = "http://127.0.0.1:8000/v1"
@@ -223,8 +225,10 @@ class HttpReply:
 
 @cache
 def _certificates(*_named: str | None) -> ssl.SSLContext:
-    """Return the certificates that a server's is checked against. Reading them takes longer than
-    many requests, so that it is done once."""
+    """Return the certificates that a server's is checked against.
+
+    Reading them takes longer than many requests, so that it is done once.
+    """
     import httpx
 
     return httpx.create_ssl_context()
@@ -292,8 +296,10 @@ class _JsonClient:
         raise failure
 
     def object_in(self, reply: HttpReply, server: str) -> dict[str, Any]:
-        """Return a reply's JSON object with secrets hidden. Raise Unmeasured if it has none, and
-        for a refusal."""
+        """Return a reply's JSON object with secrets hidden.
+
+        Raises Unmeasured if it has none, and for a refusal.
+        """
         self.check(reply, server)
         text, streamed = reply.text, reply.streamed
         try:
@@ -489,8 +495,10 @@ class SyncJsonClient(_JsonClient):
         url = joined(self.base_url, path)
 
         def stream_reply() -> HttpReply:
-            """Run in a thread, because a blocking client looks at no clock while a header comes in
-            byte by byte."""
+            """Run in a thread.
+
+            A blocking client looks at no clock while a header comes in byte by byte.
+            """
             with client.stream(method, url, content=body, timeout=limits) as response:
                 reading = _Body(response, most)
                 if not response.is_redirect:

@@ -18,10 +18,12 @@ LOCAL = "http://127.0.0.1"
 class Provider(NamedTuple):
     """A server or provider of that API.
 
-    prefixes: names that other tools give it. address: with words in capitals that a user fills in.
-    key: the variable that holds its key, None where it wants none; `VARIABLE`, which a user fills
-    in, where its documentation names none. tried: whether needlemap was run
-    against it, else its documentation is all that is known.
+    Attributes:
+        prefixes: Names that other tools give it.
+        address: Its address, with words in capitals that a user fills in.
+        key: The variable that holds its key; None if it needs none; `VARIABLE`, which a user fills
+            in, if its documentation names none.
+        tried: Whether needlemap was run against it; else its documentation is all that is known.
     """
 
     prefixes: tuple[str, ...]
@@ -90,20 +92,20 @@ PROVIDERS = (
 
 
 def flags_of(prefix: str, name: str) -> str | None:
-    """The flags that ask another tool's PREFIX/NAME here; None for an unknown provider.
+    """Return the flags that ask another tool's PREFIX/NAME here; None for an unknown provider.
 
     >>> flags_of("ollama", "qwen3")
     '--model openai/qwen3 --base-url http://127.0.0.1:11434/v1'
     """
-    found = next((each for each in PROVIDERS if prefix.casefold() in each.prefixes), None)
-    if found is None:
-        return None
-    key = f" --model-options key_env={found.key}" if found.key else ""
-    return f"--model {served(name)} --base-url {found.address}{key}"
+    for provider in PROVIDERS:
+        if prefix.casefold() in provider.prefixes:
+            key = f" --model-options key_env={provider.key}" if provider.key else ""
+            return f"--model {served(name)} --base-url {provider.address}{key}"
+    return None
 
 
 def served(name: str = "NAME") -> str:
-    """A served model as `--model` takes it.
+    """Return a served model as `--model` takes it.
 
     >>> served("qwen3")
     'openai/qwen3'
@@ -112,17 +114,21 @@ def served(name: str = "NAME") -> str:
 
 
 def joined(base_url: str, path: str) -> str:
-    """The address of a request: a path behind a base URL, before its query.
+    """Return the address of a request: a path behind a base URL, before its query.
 
     >>> joined("https://host/deployments/d?api-version=1", "/chat/completions")
     'https://host/deployments/d/chat/completions?api-version=1'
     """
     base, mark, query = base_url.partition("?")
-    return f"{base.rstrip('/') if mark else base}{path}{mark}{query}"
+    if mark:
+        base = base.rstrip("/")
+    return f"{base}{path}{mark}{query}"
 
 
 def is_deployment(base_url: str) -> bool:
-    """Whether an address is one model's, whose version stands in its query: its key goes in a
-    header of its own, and no /v1 is missing."""
+    """Return True if an address is one model's, whose version stands in its query.
+
+    Its key goes in a header of its own, and no /v1 is missing.
+    """
     parts = urlsplit(base_url)
     return "/deployments/" in parts.path or "api-version=" in parts.query

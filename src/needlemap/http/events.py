@@ -26,7 +26,8 @@ _IDLE = ("ping", "pong", "heartbeat", "keepalive", "keep-alive", "keep_alive")
 _FIELD = re.compile(r":|(data|event|id|retry|error):")
 _LONGEST_FIELD = len("retry:")
 _BOM = "\ufeff"
-_SHOWN = 200  # characters of an event, or of what a broken answer said before
+# Characters of an event, or of a broken answer, that a message shows.
+_SHOWN = 200
 
 # Errors of a stream come behind status 200. Those of Anthropic, and some of OpenAI's, say by a word
 # which status they would have had.
@@ -45,7 +46,8 @@ _STATUS = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-_NO_ERROR = ("0", "200", "none", "", "ok", "success")  # codes of events that report no error
+# Codes of events that report no error.
+_NO_ERROR = ("0", "200", "none", "", "ok", "success")
 _RESPONSE_ENDS = ("response.completed", "response.incomplete", "response.failed")
 # Texts that chunks repeat, or that come in one piece. All others grow.
 _REPEATED = ("role", "id", "type", "name", "signature")
@@ -70,9 +72,12 @@ class EventReader:
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._line: list[str] = []  # the pieces of the line that has not ended
-        self._name, self._data = "", list[str]()
-        self._is_start, self._is_after_return = True, False
+        # The pieces of the line that has not ended.
+        self._line: list[str] = []
+        self._name = ""
+        self._data: list[str] = []
+        self._is_start = True
+        self._is_after_return = False
 
     def feed(self, piece: bytes) -> Iterator[Event]:
         """Yield the events that end with these bytes."""
@@ -80,7 +85,8 @@ class EventReader:
         if not text:
             return
         if self._is_start:
-            self._is_start, text = False, text.removeprefix(_BOM)
+            self._is_start = False
+            text = text.removeprefix(_BOM)
         if self._is_after_return:
             text = text.removeprefix("\n")
         self._is_after_return = text.endswith("\r")
@@ -108,13 +114,14 @@ class EventReader:
             self._name = value.strip()
         elif name == "data":
             self._data.append(value.removeprefix(" "))
-        elif name == "error":  # llama.cpp's word for an answer that broke off
+        elif name == "error":
+            # llama.cpp's word for an answer that broke off.
             self._name = name
             self._data.append(value)
 
 
 def is_stream(start: bytes, media_type: str) -> bool | None:
-    """Return whether a body that starts so is a stream of events; None if more must be seen.
+    """Return True if a body with this start is a stream of events; None if more must be seen.
 
     The first letters decide: some servers stream under the name of JSON, and some send JSON under
     that of a stream.
@@ -134,7 +141,7 @@ def is_stream(start: bytes, media_type: str) -> bool | None:
 
 
 def words_of(body: str) -> str:
-    """Return what a refusal says that comes as an event; any other body as it is.
+    """Return the words of a refusal that comes as an event; any other body as it is.
 
     >>> words_of('event: error\\ndata: {"message": "no"}\\n\\n'), words_of("no")
     ('{"message": "no"}', 'no')
@@ -147,8 +154,10 @@ def words_of(body: str) -> str:
 
 
 class _Pieces:
-    """A text that arrives in pieces. They are joined once: to add each to the text before it takes
-    the square of its length."""
+    """A text that arrives in pieces.
+
+    They are joined once: to add each to the text before it takes the square of its length.
+    """
 
     __slots__ = ("texts",)
 
@@ -167,8 +176,12 @@ class _Calls(dict[int, dict[str, Any]]):
 class StreamedReply:
     """The reply that a stream adds up to.
 
-    first_token_at: when the first piece of an answer, or of its thinking, was read; ended_at: when
-    the server said that nothing follows. Both by the caller's clock, None before and if unknown.
+    Attributes:
+        first_token_at: When the first piece of an answer, or of its thinking, was read.
+        ended_at: When the server said that nothing follows.
+        is_ended: Whether it said so.
+
+    Both moments are by the caller's clock, None before and if unknown.
     """
 
     first_token_at: float | None = None
@@ -188,37 +201,43 @@ class StreamedReply:
         self._add(self._reader.feed(piece), at)
 
     def whole(self) -> dict[str, Any]:
-        """Return the reply as it comes when nothing is streamed, or the error in its place. Raises
-        Unmeasured for a stream that was cut before the answer ended."""
+        """Return the reply as it comes when nothing is streamed, or the error in its place.
+
+        Raises Unmeasured for a stream that was cut before the answer ended.
+        """
         self._add(self._reader.close(), None)
         if self._error is not None:
             return {"error": self._error}
         body = dict(self._body)
         if self._is_message:
             body["content"] = [_block(block) for _, block in sorted(self._blocks.items())]
-            ended = self.is_ended
+            is_ended = self.is_ended
         else:
             choices = [_choice(choice) for _, choice in sorted(self._choices.items())]
             body |= {"choices": choices} if choices else {}
-            ended = self.is_ended or any(row.get("finish_reason") for row in choices)
-        if not ended:
-            said = json.dumps(body.get("content") or body.get("choices"), ensure_ascii=False)
+            is_ended = self.is_ended or any(row.get("finish_reason") for row in choices)
+        if not is_ended:
+            answer = json.dumps(body.get("content") or body.get("choices"), ensure_ascii=False)
             raise faults.unreadable(
-                "The stream was cut before the answer ended", said[-_SHOWN:], transient=True
+                "The stream was cut before the answer ended", answer[-_SHOWN:], transient=True
             )
         return body
 
     def _add(self, events: Iterator[Event], at: float | None) -> None:
         try:
             for event in events:
-                for value in () if self.is_ended else self._values(event):
+                if self.is_ended:
+                    continue
+                for value in self._values(event):
                     self._take(event.name, value, at)
         except OutOfBounds as error:
             raise faults.unreadable("The reply cannot be read", str(error)) from None
 
     def _values(self, event: Event) -> Iterator[Any]:
-        """Yield the JSON values in an event's data: one, or one a line from servers that send no
-        empty line between two events."""
+        """Yield the JSON values in an event's data.
+
+        It is one, or one a line from servers that send no empty line between two events.
+        """
         text = "\n".join(event.data).strip()
         self._parts += parts_in(text)
         self._size += len(text)
@@ -279,25 +298,22 @@ class StreamedReply:
             self._end(at)
 
     def _take_message(self, kind: str, value: dict[str, Any], at: float | None) -> None:
-        message, started, delta = (
-            part if isinstance(part := value.get(name), dict) else {}
-            for name in ("message", "content_block", "delta")
-        )
+        delta = _dict_in(value, "delta")
         if kind == "message_start":
-            self._body |= message
+            self._body |= _dict_in(value, "message")
         elif kind == "content_block_start":
-            _merge(self._blocks.setdefault(_index(value), {}), started)
-            self._speak(at, *(part for name, part in started.items() if name != "type"))
+            block = _dict_in(value, "content_block")
+            _merge(self._blocks.setdefault(_index(value), {}), block)
+            self._speak(at, *(part for name, part in block.items() if name != "type"))
         elif kind == "content_block_delta":
             pieces = {name: part for name, part in delta.items() if name != "type"}
             _merge(self._blocks.setdefault(_index(value), {"type": "text"}), pieces)
             self._speak(at, *pieces.values())
         elif kind == "message_delta":
-            before, usage = self._body.get("usage"), value.get("usage")
-            known = before if isinstance(before, dict) else {}
-            counts = usage if isinstance(usage, dict) else {}
-            told = {name: count for name, count in counts.items() if count is not None}
-            self._body |= {**delta, "usage": known | told}
+            earlier_counts = _dict_in(self._body, "usage")
+            counts = _dict_in(value, "usage")
+            new_counts = {name: count for name, count in counts.items() if count is not None}
+            self._body |= {**delta, "usage": earlier_counts | new_counts}
         elif kind == "message_stop":
             self._end(at)
 
@@ -314,35 +330,38 @@ class StreamedReply:
                 self._take_choice(choice, at)
 
     def _take_choice(self, choice: dict[str, Any], at: float | None) -> None:
-        known = self._choices.setdefault(_index(choice), {})
+        merged = self._choices.setdefault(_index(choice), {})
         for name, part in choice.items():
             if name == "delta":
                 delta = part if isinstance(part, dict) else {}
-                _merge(known.setdefault(name, {}), delta)
+                _merge(merged.setdefault(name, {}), delta)
                 self._speak(at, *(piece for field, piece in delta.items() if field != "role"))
             elif name == "text":
-                _merge(known, {name: part})
+                _merge(merged, {name: part})
                 self._speak(at, part)
             elif name == "logprobs" and isinstance(part, dict):
-                _merge(known, {name: part})
+                _merge(merged, {name: part})
             elif name == "message" and "delta" in choice:
-                continue  # what was said so far, again
-            elif name == "usage" and isinstance(part, dict):  # Moonshot's place for it
+                # The answer so far, again.
+                continue
+            elif name == "usage" and isinstance(part, dict):
+                # Moonshot's place for it.
                 self._body[name] = part
-            elif part or name not in known:
-                known[name] = part
+            elif part or name not in merged:
+                merged[name] = part
                 self._speak(at, name == "message" and part)
 
 
 def _error_in(name: str, value: dict[str, Any]) -> Any:
     """Return the error that an event is, with its status if one is known; None for any other."""
+    # A chunk with choices is read as a reply that was not streamed, with its own error.
     if value.get("choices"):
-        return None  # it says so itself, and is read as a reply is that was not streamed
+        return None
     error = value.get("error")
-    words = value.get("message")
-    coded = isinstance(words, str) and str(value.get("code", "0")).lower() not in _NO_ERROR
-    bare = value.get("object") == "error" or coded
-    if not error and name != "error" and value.get("type") != "error" and not bare:
+    message = value.get("message")
+    has_code = isinstance(message, str) and str(value.get("code", "0")).lower() not in _NO_ERROR
+    is_error_itself = value.get("object") == "error" or has_code
+    if not error and name != "error" and value.get("type") != "error" and not is_error_itself:
         return None
     error = error or value
     if not isinstance(error, dict) or str(error.get("code", "")).isdigit():
@@ -350,9 +369,17 @@ def _error_in(name: str, value: dict[str, Any]) -> Any:
     status = next((error[key] for key in ("status", "status_code") if key in error), None)
     for key in ("type", "code"):
         word = error.get(key)
-        status = _STATUS.get(word, status) if isinstance(word, str) else status
-    known = isinstance(status, int)
-    return {**error, "code": status, "reason": error.get("code")} if known else error
+        if isinstance(word, str):
+            status = _STATUS.get(word, status)
+    if not isinstance(status, int):
+        return error
+    return {**error, "code": status, "reason": error.get("code")}
+
+
+def _dict_in(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the object under a name, {} if there is none."""
+    part = value.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def _index(part: Mapping[str, Any]) -> int:
@@ -360,31 +387,36 @@ def _index(part: Mapping[str, Any]) -> int:
     return index if isinstance(index, int) else 0
 
 
-def _merge(known: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add a chunk's fields to those of the chunks before it: texts and lists grow, any other value
-    takes the place of the last."""
+def _merge(merged: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add a chunk's fields to those of the chunks before it.
+
+    Texts and lists grow, any other value takes the place of the last.
+    """
     for name, part in more.items():
-        before = known.get(name)
+        before = merged.get(name)
         if part is None:
-            known.setdefault(name, None)
+            merged.setdefault(name, None)
         elif name == "tool_calls" and isinstance(part, list):
-            _merge_calls(known, part)
+            _merge_calls(merged, part)
         elif isinstance(part, str) and name not in _REPEATED:
-            known[name] = _longer_text(before, part)
+            merged[name] = _longer_text(before, part)
         elif isinstance(part, list):
-            known[name] = _longer_list(before, part)
+            merged[name] = _longer_list(before, part)
         elif isinstance(part, dict):
-            known[name] = before if isinstance(before, dict) else {}
-            _merge(known[name], part)
+            merged[name] = before if isinstance(before, dict) else {}
+            _merge(merged[name], part)
         elif part != "" or before is None:
-            known[name] = part
+            merged[name] = part
 
 
 def _longer_text(before: Any, part: str) -> Any:
-    """A text with one more piece. Mistral's thinking models send lists of parts first, and texts
-    behind them."""
+    """Return a text with one more piece.
+
+    Mistral's thinking models send lists of parts first, and texts behind them.
+    """
     if isinstance(before, list):
-        before += [{"type": "text", "text": part}] if part else []
+        if part:
+            before.append({"type": "text", "text": part})
         return before
     if isinstance(before, _Pieces):
         before.texts.append(part)
@@ -393,23 +425,27 @@ def _longer_text(before: Any, part: str) -> Any:
 
 
 def _longer_list(before: Any, parts: list[Any]) -> list[Any]:
-    """A list with more parts, whatever stood there before."""
+    """Return a list with more parts, whatever stood there before."""
     if isinstance(before, list):
         before += parts
         return before
     text = str(before) if isinstance(before, _Pieces) else ""
-    return [*([{"type": "text", "text": text}] if text else []), *parts]
+    return [{"type": "text", "text": text}, *parts] if text else list(parts)
 
 
-def _merge_calls(known: dict[str, Any], calls: list[Any]) -> None:
+def _merge_calls(merged: dict[str, Any], calls: list[Any]) -> None:
     """Add pieces of tool calls; one without an index is a call of its own."""
-    before = known.get("tool_calls")
-    rows = known["tool_calls"] = before if isinstance(before, _Calls) else _Calls()
+    calls_by_index = merged.get("tool_calls")
+    if not isinstance(calls_by_index, _Calls):
+        calls_by_index = merged["tool_calls"] = _Calls()
     for call in calls:
-        if isinstance(call, dict):
-            index = call.get("index")
-            place = index if isinstance(index, int) else len(rows)
-            _merge(rows.setdefault(place, {}), {k: v for k, v in call.items() if k != "index"})
+        if not isinstance(call, dict):
+            continue
+        index = call.get("index")
+        if not isinstance(index, int):
+            index = len(calls_by_index)
+        fields = {name: value for name, value in call.items() if name != "index"}
+        _merge(calls_by_index.setdefault(index, {}), fields)
 
 
 def _joined(value: Any) -> Any:
@@ -424,24 +460,26 @@ def _joined(value: Any) -> Any:
 
 
 def _choice(choice: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice as it comes when nothing is streamed: one that ended without a word has an
-    empty text."""
-    found: dict[str, Any] = _joined(choice)
-    message = found.pop("delta", None)
+    """Return a choice as it comes when nothing is streamed.
+
+    One that ended without a word has an empty text.
+    """
+    whole: dict[str, Any] = _joined(choice)
+    message = whole.pop("delta", None)
     if message is not None:
-        found["message"] = message
+        whole["message"] = message
         if message.get("content") is None and not (message.keys() & {"tool_calls", "refusal"}):
             message["content"] = ""
-    return found
+    return whole
 
 
 def _block(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block of Anthropic's; a tool's input is sent as pieces of JSON."""
-    found: dict[str, Any] = _joined(block)
-    written = found.pop("partial_json", None)
-    if written:
+    whole: dict[str, Any] = _joined(block)
+    json_text = whole.pop("partial_json", None)
+    if json_text:
         try:
-            found["input"] = read_json(written)
+            whole["input"] = read_json(json_text)
         except ValueError:
-            found["input"] = written
-    return found
+            whole["input"] = json_text
+    return whole

@@ -31,10 +31,14 @@ from needlemap.http.wording import (
 )
 from needlemap.secrets import scrub
 
-_PLACE = 2_000  # characters of an address that a redirect leads to
-_OUTAGE = (502, 503, 504, 521, 522, 523, 529)  # nobody is there, or too busy: it may come back
-_FILTERABLE = (Failure.REJECTED, Failure.UNAUTHORISED)  # what a filter's refusal may look like
-_COMPUTED = (408, 504, 524)  # given up by a gateway while the server behind it went on computing
+# Characters of an address that a redirect leads to.
+_PLACE = 2_000
+# Nobody is there, or too busy: it may come back.
+_OUTAGE = (502, 503, 504, 521, 522, 523, 529)
+# What a filter's refusal may look like.
+_FILTERABLE = (Failure.REJECTED, Failure.UNAUTHORISED)
+# Given up by a gateway while the server behind it went on computing.
+_COMPUTED = (408, 504, 524)
 
 # A content filter's words in a refusal, in fields that hold a word each or in a message.
 FILTERED = re.compile(
@@ -53,105 +57,110 @@ _OF_A_PROXY = (
 def from_status(
     status: int, body: str, headers: Mapping[str, str], *, server: str = "The server"
 ) -> Unmeasured:
-    """What a refused request means. body: the response's text, JSON or not."""
+    """Return what a refused request means. body: the response's text, JSON or not."""
     words = _redirect_target(headers) if 300 <= status < 400 else message_of(body)
     return _refused(status, words, spelt(body), headers, f"{server} answered {status}")
 
 
 def from_reply(reply: Mapping[str, Any], server: str) -> Unmeasured | None:
-    """What a reply of status 200 means that holds an error, as gateways report one of the server
-    behind them, and some providers their own; None for any other."""
+    """Return what a reply of status 200 means that holds an error; None for any other.
+
+    Gateways report an error of the server behind them in this way, and some providers their own.
+    """
     error = error_in(reply)
     if error is None:
         return None
     body = json.dumps(reply, ensure_ascii=False)
     status, words = status_in(error, reply), message_of(body)
     if not status and kind_of(200, body[:READ], words) is Failure.REJECTED:
-        failed = unreadable("The reply is an error", words, transient=True)
-        failed.filtered = bool(FILTERED.search(body[:READ]))
-        return failed
-    said = f"{server} answered {status or '200, with an error'}"
-    return _refused(status or 200, words, body[:READ], {}, said)
+        failure = unreadable("The reply is an error", words, transient=True)
+        failure.filtered = bool(FILTERED.search(body[:READ]))
+        return failure
+    sentence = f"{server} answered {status or '200, with an error'}"
+    return _refused(status or 200, words, body[:READ], {}, sentence)
 
 
 def _refused(
-    status: int, words: str, body: str, headers: Mapping[str, str], said: str
+    status: int, words: str, body: str, headers: Mapping[str, str], sentence: str
 ) -> Unmeasured:
-    """A refusal by its status, its message, and as much of its body as is read."""
+    """Return a refusal by its status, its message, and as much of its body as is read."""
     failure = kind_of(status, body, words)
-    limited = failure is Failure.RATE_LIMITED
-    used_up = limited and bool(USED_UP.search(body))
-    larger = limited and is_larger_than_limit(body)
-    proxys = failure is Failure.REJECTED and status == 413
-    if limited:
-        transient = not (used_up or larger)
+    is_limited = failure is Failure.RATE_LIMITED
+    is_used_up = is_limited and bool(USED_UP.search(body))
+    is_too_large = is_limited and is_larger_than_limit(body)
+    is_proxys_limit = failure is Failure.REJECTED and status == 413
+    if is_limited:
+        transient = not (is_used_up or is_too_large)
     else:
         transient = failure is not Failure.TOO_LONG and (status in (408, 409) or status >= 500)
+    text = f"{sentence}: {words or 'nothing'}"
+    if is_proxys_limit:
+        text = f"{text} {_OF_A_PROXY}"
     refused = Unmeasured(
         failure,
-        scrub(f"{said}: {words or 'nothing'}{f' {_OF_A_PROXY}' if proxys else ''}"),
+        scrub(text),
         transient=transient,
-        retry_after_s=asked_wait_s(headers, body) if limited else retry_after_s(headers),
+        retry_after_s=asked_wait_s(headers, body) if is_limited else retry_after_s(headers),
     )
-    refused.status, refused.outage = status, failure is Failure.SERVER and status in _OUTAGE
+    refused.status = status
+    refused.outage = failure is Failure.SERVER and status in _OUTAGE
     refused.spent = Spent() if status in _COMPUTED else None
     refused.filtered = failure in _FILTERABLE and bool(FILTERED.search(body))
-    refused.hopeless = used_up
-    refused.limit_tokens = limit_a_minute(body) if limited else None
+    refused.hopeless = is_used_up
+    refused.limit_tokens = limit_a_minute(body) if is_limited else None
     refused.misplaced = status == 404
     return refused
 
 
 def page_instead(text: str, server: str) -> Unmeasured | None:
-    """What it means that a page came where JSON was asked for: no API stands at that address. None
-    for other text."""
+    """Return what it means that a page came in place of JSON: no API is at that address.
+
+    Returns None for other text.
+    """
     page = page_title(text[:READ])
     if not page:
         return None
-    failed = unreadable(f"{server} answered with {page} in place of JSON", "Is --base-url right?")
-    failed.misplaced = True
-    return failed
+    failure = unreadable(f"{server} answered with {page} in place of JSON", "Is --base-url right?")
+    failure.misplaced = True
+    return failure
 
 
 def _redirect_target(headers: Mapping[str, str]) -> str:
-    """Where a redirect leads, without what may be a key."""
+    """Return where a redirect leads, without what may be a key."""
+    location = headers.get("location") or headers.get("Location") or ""
     try:
-        place = (
-            urlsplit((headers.get("location") or headers.get("Location") or "")[:_PLACE])
-            ._replace(query="", fragment="")
-            .geturl()
-        )
+        target = urlsplit(location[:_PLACE])._replace(query="", fragment="").geturl()
     except ValueError:
-        place = ""
+        target = ""
     return (
-        f"it sends us on to {place or 'nowhere'}, and redirects are not followed. Is --base-url "
+        f"it sends us on to {target or 'nowhere'}, and redirects are not followed. Is --base-url "
         f"right?"
     )
 
 
 def unreadable(problem: str, body: str, *, transient: bool = False) -> Unmeasured:
-    """A reply that holds no answer. transient: when it was cut short rather than wrong."""
-    return _sent(
-        Unmeasured(
-            Failure.UNREADABLE, scrub(f"{problem}: {body or 'nothing'}"), transient=transient
-        )
-    )
+    """Return the failure of a reply that holds no answer.
+
+    transient: whether it was cut short rather than wrong.
+    """
+    text = scrub(f"{problem}: {body or 'nothing'}")
+    return _sent(Unmeasured(Failure.UNREADABLE, text, transient=transient))
 
 
 def timed_out(timeout_s: float, by: str = " (setting: timeout_s)") -> Unmeasured:
-    """No answer within the time allowed for one attempt."""
+    """Return the failure of an attempt without an answer in the time allowed for it."""
     words = f"No answer within {round(timeout_s, 1):g} s{by}."
     return _sent(Unmeasured(Failure.TIMED_OUT, words, transient=True))
 
 
 def _sent(failure: Unmeasured) -> Unmeasured:
-    """A failure of a request that was sent, and may be billed."""
+    """Return a failure of a request that was sent, and may be billed."""
     failure.spent = Spent()
     return failure
 
 
 def unanswered(server: str, waited_s: float) -> Unmeasured:
-    """Nobody took the connection."""
+    """Return the failure of a connection that nobody took."""
     text = scrub(f"No connection to {server}: it did not answer for {waited_s:g} s")
     failure = Unmeasured(Failure.CONNECTION, text, transient=True)
     failure.outage = failure.unreached = True
@@ -159,23 +168,24 @@ def unanswered(server: str, waited_s: float) -> Unmeasured:
 
 
 def lost(error: BaseException, server: str, *, sent: bool = True) -> Unmeasured:
-    """The connection broke, or (sent False) could not be made."""
-    import ssl  # late: not for those who only ask for help
+    """Return the failure of a connection that broke, or (sent False) could not be made."""
+    # Late, for those who only ask for help.
+    import ssl
 
     causes = list(_causes(error))
-    why = next(filter(None, map(_words, causes)), type(error).__name__)
+    reason = next(filter(None, map(_words, causes)), type(error).__name__)
     failure = Unmeasured(
-        Failure.CONNECTION, scrub(f"No connection to {server}: {why}"), transient=True
+        Failure.CONNECTION, scrub(f"No connection to {server}: {reason}"), transient=True
     )
     failure.outage = not sent and not any(
-        isinstance(each, gaierror | ssl.SSLError) for each in causes
+        isinstance(cause, gaierror | ssl.SSLError) for cause in causes
     )
     failure.unreached = not sent
     return _sent(failure) if sent else failure
 
 
 def unreached_words(failure: Unmeasured) -> str:
-    """What to type where no connection could ever be made."""
+    """Return what to type if no connection could ever be made."""
     return (
         f"{str(failure).rstrip('.')}. Start the server or correct its address (--base-url, or "
         f"--arm of ab); to wait for one that is starting, add --wait 5m"
@@ -185,13 +195,13 @@ def unreached_words(failure: Unmeasured) -> str:
 def _words(error: BaseException) -> str:
     if isinstance(error, gaierror):
         return str(error.strerror)
-    known = isinstance(error, OSError) and error.errno is not None and error.errno > 0
-    return os.strerror(error.errno) if known else str(error).strip()  # type: ignore[attr-defined]
+    has_number = isinstance(error, OSError) and error.errno is not None and error.errno > 0
+    return os.strerror(error.errno) if has_number else str(error).strip()  # type: ignore[attr-defined]
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception and those behind it, the one that came first at the front."""
-    behind = error.__cause__ or error.__context__
-    if behind is not None:
-        yield from _causes(behind)
+    """Yield an exception and those behind it, the one that came first at the front."""
+    cause = error.__cause__ or error.__context__
+    if cause is not None:
+        yield from _causes(cause)
     yield error

@@ -26,45 +26,64 @@ if TYPE_CHECKING:
 FIRST_LISTEN_S = 0.25
 LISTEN_S = 0.002
 _READ_BYTES = 65_536
-_NO_BODY = (204, 304)  # what a server sends as their body is taken for the next reply
+# Events that end the bytes so far.
+_PAUSES = (h11.NEED_DATA, h11.PAUSED)
+# What a server sends as the body of these is taken for the next reply.
+_NO_BODY = (204, 304)
 
 
 class Manners:
-    """What is known of a server by all its connections. proved: one was silent behind a reply for
-    long enough; trusted: none sent bytes behind a reply, so that connections are used again."""
+    """What is known of a server by all its connections.
+
+    Attributes:
+        proved: Whether one was silent behind a reply for long enough.
+        trusted: Whether none sent bytes behind a reply, so that connections are used again.
+    """
 
     def __init__(self) -> None:
         self.proved, self.trusted = False, True
 
     @property
     def listen_s(self) -> float:
-        """How long a connection is listened to behind a reply."""
+        """Return how long a connection is listened to behind a reply."""
         return LISTEN_S if self.proved else FIRST_LISTEN_S
 
 
 class Framing:
-    """The replies of one connection. doubt: why the last one may not be the answer to what was
-    asked; '' where nothing says so. reusable: whether the connection may be used again, as far as
-    its replies say. secure: whether it is under TLS."""
+    """The replies of one connection.
+
+    Attributes:
+        doubt: Why the last one may not be the answer to what was sent; '' if nothing shows it.
+        reusable: Whether the connection may be used again, as far as its replies show.
+        listened_s: How long it was listened to behind the last reply.
+
+    secure: whether it is under TLS.
+    """
 
     def __init__(self, manners: Manners, *, secure: bool) -> None:
-        self._manners, self._secure = manners, secure
-        self._reply: h11.Connection | None = None  # the one that is being received
-        self.doubt, self.reusable, self.listened_s = "", True, 0.0
+        self.doubt = ""
+        self.reusable = True
+        self.listened_s = 0.0
+        self._manners = manners
+        self._secure = secure
+        # The reply that is being received.
+        self._reply: h11.Connection | None = None
 
     def sent(self, data: bytes) -> None:
-        """Bytes go out; the first ones behind a reply's end begin a request."""
+        """Take bytes that go out. The first ones behind a reply's end start a request."""
         method = data[:16].partition(b" ")[0]
         if self._reply is not None or not data or method == b"CONNECT":
             return
-        self.doubt, self.listened_s = "", 0.0
+        self.doubt = ""
+        self.listened_s = 0.0
         self._reply = h11.Connection(h11.CLIENT)
         self._reply.send(h11.Request(method=method, target="/", headers=[("host", "x")]))
         self._reply.send(h11.EndOfMessage())
 
     def received(self, data: bytes) -> bool:
-        """Whether a reply ended with these bytes in a way that leaves the connection open."""
-        if (reply := self._reply) is None:
+        """Take bytes that came. Return True if a reply ended that leaves the connection open."""
+        reply = self._reply
+        if reply is None:
             return False
         try:
             reply.receive_data(data)
@@ -76,17 +95,19 @@ class Framing:
                     self._reply = None
                     self.found(reply.trailing_data[0])
                     return bool(data) and reply.their_state is h11.DONE
-                elif event in (h11.NEED_DATA, h11.PAUSED) or isinstance(
-                    event, h11.ConnectionClosed
-                ):
+                elif event in _PAUSES or isinstance(event, h11.ConnectionClosed):
                     return False
-        except h11.RemoteProtocolError:  # the library's own reading says so
-            self._reply, self.reusable = None, False
+        except h11.RemoteProtocolError:
+            # httpx reports what is wrong.
+            self._reply = None
+            self.reusable = False
             return False
 
     def found(self, behind: bytes) -> None:
-        """Bytes stand behind a reply's end. Empty lines there are no reply, and harm none: the
-        connection alone is given up."""
+        """Take bytes that stand behind a reply's end.
+
+        Empty lines there are no reply, and harm none: only the connection is given up.
+        """
         self.reusable &= not behind
         if behind.strip(b"\r\n"):
             self._distrust("bytes stand behind its end")
@@ -97,12 +118,16 @@ class Framing:
         if {b"content-length", b"transfer-encoding"} <= names:
             self._distrust("its length is said in two ways")
 
-    def _distrust(self, why: str) -> None:
-        self.doubt, self.reusable, self._manners.trusted = why, False, False
+    def _distrust(self, reason: str) -> None:
+        self.doubt = reason
+        self.reusable = False
+        self._manners.trusted = False
 
     def heard(self, data: bytes | None, since_s: float) -> None:
-        """What came while the connection was listened to behind a reply: None is silence, and
-        b'' its end."""
+        """Take what came while the connection was listened to behind a reply.
+
+        data: None for silence, b'' for the connection's end.
+        """
         self.listened_s = perf_counter() - since_s
         if data is None:
             self._manners.proved = True
@@ -113,17 +138,17 @@ class Framing:
 
     @property
     def listen_s(self) -> float:
-        """How long to listen behind the reply that has ended."""
-        return 0.0 if not self.reusable else self._manners.listen_s
+        """Return how long to listen behind the reply that has ended."""
+        return self._manners.listen_s if self.reusable else 0.0
 
     @property
     def is_spent(self) -> bool:
-        """Whether the connection is not used again."""
+        """Return True if the connection is not used again."""
         return not (self._secure and self.reusable and self._manners.trusted)
 
 
 class WatchedStream(AsyncNetworkStream):
-    """A connection of code that waits for nothing, with its framing."""
+    """A connection of asynchronous code, with its framing."""
 
     def __init__(
         self, stream: AsyncNetworkStream, manners: Manners, *, secure: bool = False
@@ -132,7 +157,10 @@ class WatchedStream(AsyncNetworkStream):
         self.framing = Framing(manners, secure=secure)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Bytes as they come in; the last ones of a reply once its connection was listened to."""
+        """Return bytes as they come in.
+
+        The last ones of a reply are returned once its connection was listened to.
+        """
         data = await self._stream.read(max_bytes, timeout)
         framing = self.framing
         if framing.received(data) and framing.listen_s:
@@ -156,28 +184,34 @@ class WatchedStream(AsyncNetworkStream):
         """Close the connection."""
         await self._stream.aclose()
 
-    async def start_tls(self, *args: Any, **named: Any) -> AsyncNetworkStream:
-        """The same under TLS."""
-        stream = await self._stream.start_tls(*args, **named)
+    async def start_tls(self, *args: Any, **kwargs: Any) -> AsyncNetworkStream:
+        """Return the same connection under TLS."""
+        stream = await self._stream.start_tls(*args, **kwargs)
         return WatchedStream(stream, self._manners, secure=True)
 
     def get_extra_info(self, info: str) -> Any:
-        """The library asks an idle connection whether it is readable, and closes one that is."""
+        """Return what the library asks of a connection.
+
+        It asks an idle one whether it is readable, and closes it if so.
+        """
         if info == "is_readable" and self.framing.is_spent:
             return True
         return self._stream.get_extra_info(info)
 
 
 class SyncWatchedStream(NetworkStream):
-    """The same of code that waits. It asks for counts, one after the other: what comes late is
-    seen before the next, and nothing is listened for."""
+    """A connection of code that waits, with its framing.
+
+    It asks for counts, one after the other: what comes late is seen before the next, and nothing is
+    listened for.
+    """
 
     def __init__(self, stream: NetworkStream, manners: Manners, *, secure: bool = False) -> None:
         self._stream, self._manners = stream, manners
         self.framing = Framing(manners, secure=secure)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Bytes as they come in."""
+        """Return bytes as they come in."""
         data = self._stream.read(max_bytes, timeout)
         self.framing.received(data)
         return data
@@ -191,30 +225,30 @@ class SyncWatchedStream(NetworkStream):
         """Close the connection."""
         self._stream.close()
 
-    def start_tls(self, *args: Any, **named: Any) -> NetworkStream:
-        """The same under TLS."""
-        stream = self._stream.start_tls(*args, **named)
+    def start_tls(self, *args: Any, **kwargs: Any) -> NetworkStream:
+        """Return the same connection under TLS."""
+        stream = self._stream.start_tls(*args, **kwargs)
         return SyncWatchedStream(stream, self._manners, secure=True)
 
     def get_extra_info(self, info: str) -> Any:
-        """As of the other."""
+        """Return what the library asks of a connection, as `WatchedStream` does."""
         if info == "is_readable" and self.framing.is_spent:
             return True
         return self._stream.get_extra_info(info)
 
 
 class WatchedBackend(AsyncNetworkBackend):
-    """Makes connections of code that waits for nothing."""
+    """Makes connections of asynchronous code."""
 
     def __init__(self, backend: AsyncNetworkBackend, manners: Manners) -> None:
         self._backend, self._manners = backend, manners
 
-    async def connect_tcp(self, *args: Any, **named: Any) -> AsyncNetworkStream:
-        """A connection."""
-        return WatchedStream(await self._backend.connect_tcp(*args, **named), self._manners)
+    async def connect_tcp(self, *args: Any, **kwargs: Any) -> AsyncNetworkStream:
+        """Return a connection."""
+        return WatchedStream(await self._backend.connect_tcp(*args, **kwargs), self._manners)
 
     async def sleep(self, seconds: float) -> None:
-        """Between two tries."""
+        """Sleep between two attempts."""
         await self._backend.sleep(seconds)
 
 
@@ -224,24 +258,27 @@ class SyncWatchedBackend(NetworkBackend):
     def __init__(self, backend: NetworkBackend, manners: Manners) -> None:
         self._backend, self._manners = backend, manners
 
-    def connect_tcp(self, *args: Any, **named: Any) -> NetworkStream:
-        """A connection."""
-        return SyncWatchedStream(self._backend.connect_tcp(*args, **named), self._manners)
+    def connect_tcp(self, *args: Any, **kwargs: Any) -> NetworkStream:
+        """Return a connection."""
+        return SyncWatchedStream(self._backend.connect_tcp(*args, **kwargs), self._manners)
 
 
 def watch(client: AsyncClient | Client) -> None:
-    """Have a client make connections that are watched, through proxies too. httpx has no door
-    for this, so its pools are given another way to connect before they make a connection."""
+    """Have a client make connections that are watched, through proxies too.
+
+    httpx offers no way to do this, so its pools are given another way to connect before they make a
+    connection.
+    """
     manners = Manners()
     for transport in (client._transport, *client._mounts.values()):
         if transport is not None:
             pool = transport._pool
-            waits = isinstance(pool._network_backend, NetworkBackend)
-            made = SyncWatchedBackend if waits else WatchedBackend
-            pool._network_backend = made(pool._network_backend, manners)
+            is_blocking = isinstance(pool._network_backend, NetworkBackend)
+            backend = SyncWatchedBackend if is_blocking else WatchedBackend
+            pool._network_backend = backend(pool._network_backend, manners)
 
 
 def framing_of(response: Response) -> Framing:
-    """That of the connection that a reply came by."""
+    """Return the framing of the connection that a reply came by."""
     framing: Framing = response.extensions["network_stream"].framing
     return framing

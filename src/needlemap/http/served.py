@@ -16,12 +16,7 @@ from typing import Any
 
 from needlemap.deadline import pause
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.http import (
-    VERSIONED,
-    Sent,
-    SyncJsonClient,
-    check_address,
-)
+from needlemap.http import VERSIONED, Sent, SyncJsonClient, check_address
 from needlemap.http.compatible import joined, served
 from needlemap.http.faults import unreached_words
 from needlemap.text import printable
@@ -123,8 +118,10 @@ def _listed(base_url: str, sent: Sent) -> ServedModels:
 
 
 def models_at(base_url: str, sent: Sent) -> tuple[str, int, dict[str, Any]]:
-    """Return the address with the /v1 that it may lack, and status and body of its `/models`, as
-    `get` returns them."""
+    """Return the address with the /v1 that it may lack, and the status and body of its `/models`.
+
+    `get` returns the same of any path.
+    """
     status, body = get(base_url, "/models", sent)
     if status == 404 and not VERSIONED.search(base_url):
         versioned_url = joined(base_url, "/v1")
@@ -134,14 +131,17 @@ def models_at(base_url: str, sent: Sent) -> tuple[str, int, dict[str, Any]]:
     return base_url, status, body
 
 
-def get(base_url: str, path: str, sent: Sent) -> tuple[int, dict[str, Any]]:
+def get(
+    base_url: str, path: str, sent: Sent, body: bytes | None = None
+) -> tuple[int, dict[str, Any]]:
     """Return a reply's status and its JSON object, {} if it has none.
 
-    Raises Unmeasured if no server answers, and for 401, 403 and 503.
+    body: of a POST. Raises Unmeasured if no server answers, and for 401, 403 and 503.
     """
     client = SyncJsonClient(base_url, sent.headers(), sent.key_env)
+    method = "GET" if body is None else "POST"
     try:
-        reply = client.ask("GET", path, b"", _LONGEST_S, _MOST_BYTES, _DO)
+        reply = client.ask(method, path, body or b"", _LONGEST_S, _MOST_BYTES, _DO)
         if reply.status in (401, 403, _LOADING):
             client.check(reply, base_url)
         try:
@@ -250,20 +250,39 @@ def _counted_slots(root: str, sent: Sent) -> int | None:
 
 
 def _counted_blocks(root: str, sent: Sent) -> int | None:
-    """Return vLLM's tokens: the number of blocks times their size, from its metrics."""
+    """Return vLLM's tokens, from its metrics."""
     client = SyncJsonClient(root, sent.headers(), sent.key_env)
     try:
         reply = client.ask("GET", "/metrics", b"", _LONGEST_S, _MOST_BYTES, _DO)
     finally:
         client.close()
 
-    line = _CACHE_CONFIG.search(reply.text)
-    if reply.status != 200 or line is None:
+    return tokens_in_metrics(reply.text) if reply.status == 200 else None
+
+
+def tokens_in_metrics(text: str) -> int | None:
+    """Return the tokens that vLLM's metrics say it caches; None if they do not.
+
+    The number of blocks times their size is too many if layers of several kinds share them.
+
+    >>> tokens_in_metrics('vllm:cache_config_info{num_gpu_blocks="400",block_size="32"} 1.0')
+    12800
+    >>> labels = 'num_gpu_blocks="400",block_size="32",kv_cache_size_tokens="6090"'
+    >>> tokens_in_metrics(f"vllm:cache_config_info{{{labels}}} 1.0")
+    6090
+    """
+    line = _CACHE_CONFIG.search(text)
+    if line is None:
         return None
     labels = dict(_LABEL.findall(line[1]))
-    blocks, size = labels.get("num_gpu_blocks", ""), labels.get("block_size", "")
-    for digits in (blocks, size):
-        # A number of thousands of digits takes long to read.
-        if not digits.isdecimal() or len(digits) >= 12:
-            return None
-    return _size(int(blocks) * int(size))
+    tokens = _short_number(labels.get("kv_cache_size_tokens", ""))
+    if tokens:
+        return _size(tokens)
+    blocks = _short_number(labels.get("num_gpu_blocks", ""))
+    size = _short_number(labels.get("block_size", ""))
+    return _size(blocks * size) if blocks and size else None
+
+
+def _short_number(digits: str) -> int | None:
+    """Return a number of less than twelve digits: one of thousands takes long to read."""
+    return int(digits) if digits.isdecimal() and len(digits) < 12 else None

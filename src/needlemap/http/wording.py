@@ -15,8 +15,10 @@ from typing import Any
 from needlemap.errors import Failure
 from needlemap.untrusted import read_json
 
-READ = 10_000  # characters of a body that are looked at for words
-_LEVELS = 5  # of an error in an error in an error ...
+# Characters of a body that are searched for words.
+READ = 10_000
+# Levels of an error in an error in an error ...
+_LEVELS = 5
 
 # What servers say when a prompt does not fit, and name no numbers, or not two. LMDeploy says
 # nothing: see `models/openai.py`.
@@ -97,7 +99,8 @@ THROTTLED = re.compile(
     re.IGNORECASE,
 )
 _MAY_THROTTLE = (200, 400, 413, 422, 424, 500)
-_RATE_LIMITED = (429, 498)  # Groq says 498 where it has no capacity left
+# Groq says 498 if it has no capacity left.
+_RATE_LIMITED = (429, 498)
 # A quota that waiting does not refill.
 USED_UP = re.compile(
     r"insufficient[_ ]?(quota|balance|credit|funds)|credit balance|per[-_ ]?day|daily"
@@ -124,12 +127,12 @@ _TITLE = re.compile(r"<title[^>]{0,100}>([^<]{1,200})", re.IGNORECASE)
 
 
 def kind_of(status: int, body: str, words: str) -> Failure:
-    """What kind of failure a refusal is. words: its message, of the body."""
+    """Return the kind of failure that a refusal is. words: its message, of the body."""
     if status in (401, 403):
         return Failure.UNAUTHORISED
     no_memory = OUT_OF_MEMORY.search(body)
-    throttled = status in _MAY_THROTTLE and not no_memory and THROTTLED.search(body)
-    if status in _RATE_LIMITED or throttled:
+    is_throttled = status in _MAY_THROTTLE and not no_memory and THROTTLED.search(body)
+    if status in _RATE_LIMITED or is_throttled:
         return Failure.RATE_LIMITED
     if status != 404 and _is_too_long(status, body, words):
         return Failure.TOO_LONG
@@ -139,53 +142,60 @@ def kind_of(status: int, body: str, words: str) -> Failure:
 
 
 def _is_too_long(status: int, body: str, words: str) -> bool:
-    """Whether the prompt does not fit: in a server's own phrase; else where words of length and of
-    excess stand with two numbers, and no other field of the request is what they are about."""
+    """Return True if the prompt does not fit.
+
+    A server says so in a phrase of its own, or words of length and of excess stand with two numbers
+    and are about no other field of the request.
+    """
+    # A proxy's limit, which counts bytes.
     if status == 413 and not _OF_TOKENS.search(words) and not TOO_LONG.search(body):
-        return False  # a proxy's, which counts bytes
+        return False
     if TOO_LONG.search(body):
         return True
     if status not in _TOO_LONG_BY_NUMBERS or OUT_OF_MEMORY.search(body):
         return False
-    other = _OTHER_LIMIT.search(words) or not _PROMPT_PARAMETER.match(_parameter(body) or "prompt")
-    if other and not _PROMPT.search(words):
+    is_other = _OTHER_LIMIT.search(words) or not _PROMPT_PARAMETER.match(
+        _parameter(body) or "prompt"
+    )
+    if is_other and not _PROMPT.search(words):
         return False
     numbers = {number.strip(",._") for number in _NUMBER.findall(words)}
     return len(numbers) > 1 and bool(_LENGTH.search(words) and _EXCESS.search(words))
 
 
 def _parameter(body: str) -> str:
-    """The field of the request that an error names; '' for none."""
-    said = _json_in(body)
-    said = said[0] if isinstance(said, list) and said else said
-    error = said.get("error", said) if isinstance(said, dict) else None
-    named = error.get("param") if isinstance(error, dict) else None
-    return named if isinstance(named, str) else ""
+    """Return the field of the request that an error names; '' for none."""
+    value = _json_in(body)
+    value = value[0] if isinstance(value, list) and value else value
+    error = value.get("error", value) if isinstance(value, dict) else None
+    parameter = error.get("param") if isinstance(error, dict) else None
+    return parameter if isinstance(parameter, str) else ""
 
 
 def is_larger_than_limit(body: str) -> bool:
-    """Whether a request can never pass a limit over time, since it is larger than all of it.
+    """Return True if a request is larger than all of a limit over time, so that it never passes.
 
     >>> is_larger_than_limit("on tokens per minute (TPM): Limit 2000, Requested 3203")
     True
     >>> is_larger_than_limit("on tokens per minute (TPM): Limit 2000, Used 1900, Requested 203")
     False
     """
-    asked = _ASKED_OF.search(body)
-    limit, wanted = (
-        (int(text.replace(",", "") or 0) for text in asked.groups()) if asked else (0, 0)
-    )
-    return wanted > limit or bool(_TOO_LARGE.search(body))
+    match = _ASKED_OF.search(body)
+    if match is not None:
+        limit, requested = (int(digits.replace(",", "") or 0) for digits in match.groups())
+        if requested > limit:
+            return True
+    return bool(_TOO_LARGE.search(body))
 
 
 def limit_a_minute(body: str) -> float | None:
-    """The tokens a minute that a refusal names; None where it names none.
+    """Return the tokens a minute that a refusal names, or None.
 
     >>> limit_a_minute("the rate limit of your organization of 2,000 input tokens per minute")
     2000.0
     """
-    named = _A_MINUTE.search(body)
-    digits = named[1].replace(",", "") if named else ""
+    match = _A_MINUTE.search(body)
+    digits = match[1].replace(",", "") if match else ""
     return float(digits) if digits else None
 
 
@@ -201,17 +211,18 @@ _STATUS = re.compile(r"[45]\d\d")
 
 
 def error_in(reply: Mapping[str, Any]) -> Any:
-    """The part of a reply of status 200 that says that it is an error; None where none does."""
+    """Return the part of a reply of status 200 that is an error; None if none is."""
     if reply.get("error"):
         return reply["error"]
-    told = reply.get("base_resp")  # MiniMax
-    if isinstance(told, dict) and told.get("status_code") not in _FINE:
-        return told
+    # MiniMax's place for it.
+    base_response = reply.get("base_resp")
+    if isinstance(base_response, dict) and base_response.get("status_code") not in _FINE:
+        return base_response
     if any(reply.get(name) for name in _ANSWERS):
         return None
-    coded = any(_is_code(reply.get(name)) for name in _CODES) or reply.get("object") == "error"
-    said = any(isinstance(reply.get(name), str | list) and reply[name] for name in _WORDS)
-    return reply if said and (coded or reply.get("success") is False) else None
+    has_code = any(_is_code(reply.get(name)) for name in _CODES) or reply.get("object") == "error"
+    has_words = any(isinstance(reply.get(name), str | list) and reply[name] for name in _WORDS)
+    return reply if has_words and (has_code or reply.get("success") is False) else None
 
 
 def _is_code(value: object) -> bool:
@@ -219,9 +230,11 @@ def _is_code(value: object) -> bool:
 
 
 def status_in(error: Any, reply: Mapping[str, Any]) -> int:
-    """The status that an error's own fields name; 0 for none."""
+    """Return the status that an error's own fields name; 0 for none."""
     for part in (error, reply):
-        for name in _CODES if isinstance(part, dict) else ():
+        if not isinstance(part, dict):
+            continue
+        for name in _CODES:
             status = part.get(name)
             if isinstance(status, str) and _STATUS.fullmatch(status):
                 status = int(status)
@@ -231,8 +244,9 @@ def status_in(error: Any, reply: Mapping[str, Any]) -> int:
 
 
 def spelt(body: str) -> str:
-    """The part of a body that is read for words, with its letters as they are: many servers escape
-    all but those of ASCII.
+    """Return the part of a body that is read for words, with its letters as they are.
+
+    Many servers escape all letters but those of ASCII.
 
     >>> spelt(r'{"message": "\\u8f93\\u5165\\u8fc7\\u957f", "is": "\\u0022"}')
     '{"message": "输入过长", "is": "\\\\u0022"}'
@@ -241,8 +255,9 @@ def spelt(body: str) -> str:
 
 
 def message_of(body: str) -> str:
-    """The words in an error's body, wherever a server puts them; of a page its title, of other
-    text all.
+    """Return the words in an error's body, wherever a server puts them.
+
+    Of a page it is the title, of other text all.
 
     >>> (
     ...     message_of('{"error": {"message": "no"}}'),
@@ -252,10 +267,10 @@ def message_of(body: str) -> str:
     ... )
     ('no', 'no', 'no', "an HTML page, 'No'")
     """
-    said = _json_in(body)
-    if said is None:
+    value = _json_in(body)
+    if value is None:
         return page_title(body[:READ]) or body[:READ]
-    return _words_in(said, _LEVELS) or json.dumps(said, ensure_ascii=False)
+    return _words_in(value, _LEVELS) or json.dumps(value, ensure_ascii=False)
 
 
 def _json_in(body: str) -> Any:
@@ -265,19 +280,23 @@ def _json_in(body: str) -> Any:
         return None
 
 
-def _words_in(said: Any, levels: int) -> str:
-    """The words of an error's JSON, with those of the server behind a gateway; '' for none."""
-    if isinstance(said, list):
-        only = said[0] if len(said) == 1 and isinstance(said[0], dict) else {}
-        return _words_in(only, levels) if {"error", "message"} & set(only) else ""
-    if not isinstance(said, dict) or not levels:
-        return said if isinstance(said, str) else ""
-    inner = next((said[name] for name in _WORDS if said.get(name)), None)
+def _words_in(value: Any, levels: int) -> str:
+    """Return the words of an error's JSON, '' for none.
+
+    Those of the server behind a gateway are included.
+    """
+    if isinstance(value, list):
+        error = value[0] if len(value) == 1 and isinstance(value[0], dict) else {}
+        return _words_in(error, levels) if {"error", "message"} & set(error) else ""
+    if not isinstance(value, dict) or not levels:
+        return value if isinstance(value, str) else ""
+    inner = next((value[name] for name in _WORDS if value.get(name)), None)
     words = _words_in(inner, levels - 1)
     if not words and inner is not None:
         words = json.dumps(inner, ensure_ascii=False)
-    beside = said.get("metadata")
-    raw = beside.get("raw") if isinstance(beside, dict) else None  # OpenRouter
+    metadata = value.get("metadata")
+    # OpenRouter's place for it.
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
     if raw:
         reason = message_of(raw) if isinstance(raw, str) else _words_in(raw, levels - 1)
         reason = reason or json.dumps(raw, ensure_ascii=False)
@@ -286,7 +305,7 @@ def _words_in(said: Any, levels: int) -> str:
 
 
 def page_title(text: str) -> str:
-    """What an HTML page calls itself; '' for other text."""
+    """Return what an HTML page calls itself; '' for other text."""
     if not _PAGE.match(text):
         return ""
     title = _TITLE.search(text)

@@ -8,24 +8,33 @@ from typing import Annotated
 import typer
 
 from needlemap.commands.arguments import Metric, option
+from needlemap.commands.command import MAP, Command
 from needlemap.interop.flags import DatasetLength
 
 
-def import_(
+def _import(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER|FILE...", help="Results of another tool.")
+        list[Path], typer.Argument(metavar="FOLDER|FILE", help="Results of another tool.")
     ],
     out: Annotated[
-        Path, option("The new run's folder; of several runs, the folder of these.", "-o", "--out")
+        Path, option("Folder for the run, or for several runs.", "-o", "--out", metavar="DIR")
     ],
-    model: Annotated[str, option("The model's name, where files do not tell it.")] = "",
-    scale: Annotated[str, option("LOWEST:HIGHEST score, where files do not show it.")] = "",
-    tokenizer: Annotated[str, option("Whose tokens lengths count, to be shown.")] = "",
+    model: Annotated[
+        str, option("Name of the model, if the files do not name it.", metavar="BACKEND/NAME")
+    ] = "",
+    scale: Annotated[
+        str,
+        option("Lowest and highest score, if the files do not show it.", metavar="LOWEST:HIGHEST"),
+    ] = "",
+    tokenizer: Annotated[
+        str, option("Tokenizer that lengths were counted with, to be shown.", metavar="NAME")
+    ] = "",
     dataset_length: DatasetLength = "",
     metric: Metric = "",
 ) -> int:
-    """Turn results of other tools into runs. needlehaystack, OpenCompass, Inspect,
-    lm-evaluation-harness.
+    """Turn results of other tools into runs.
+
+    It reads those of needlehaystack, OpenCompass, Inspect and lm-evaluation-harness.
 
     \b
     Examples:
@@ -40,3 +49,6 @@ def import_(
     share = parsed_scale(scale) if scale else None
     options = ImportOptions(model, share, tokenizer, dataset_length, metric)
     return import_command(files, out, options)
+
+
+import_ = Command(_import, group=MAP)

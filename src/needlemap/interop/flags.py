@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 DatasetLength = Annotated[
     str,
     option(
-        "For a figure's title as OpenCompass's, as 200K.",
+        "Length in a figure's title as OpenCompass has it, e.g. 200K.",
         "--dataset-length",
         "--dataset_length",
+        metavar="TEXT",
         rich_help_panel=RARE_OPTIONS,
     ),
 ]
@@ -35,9 +36,9 @@ class TrackerFlags(MoreReportFlags):
     """Of `report`: where runs are logged."""
 
     log: list[str] | None = flag(
-        None, "wandb:PROJECT, tensorboard:FOLDER; repeatable.", metavar="WHERE"
+        None, "Log to wandb:PROJECT or tensorboard:FOLDER (repeatable).", metavar="WHERE"
     )
-    step: int = rare(0, "For --log: the training step that the model is of.")
+    step: int = rare(0, "With --log: training step of the model.")
 
     def __post_init__(self) -> None:
         """Raises SettingsError for a tracker that is not known."""

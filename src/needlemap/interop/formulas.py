@@ -1,6 +1,6 @@
 """The formulas of the two older tools, each once: drop-in classes and presets use the same.
 
-docs/coming-from.md shows what each of them does to a map. Grids are `needlemap.grid`'s, edit
+docs/from-opencompass.md shows what each of them does to a map. Grids are `needlemap.grid`'s, edit
 distances `needlemap.scorers.edit`'s.
 """
 

@@ -64,8 +64,11 @@ def _fields(line: bytes, place: str, *, last: bool) -> Fields | None:
 
 
 def _second_row(fields: Fields, version: int) -> ResultRow:
-    said, task = fields.values, fields.text("task_type") or "single"
-    score, usage = (_inner(said.get(name), fields.place, name) for name in ("score", "usage"))
+    """Return a result of the tool's second version."""
+    values = fields.values
+    task = fields.text("task_type") or "single"
+    score = _inner(values.get("score"), fields.place, "score")
+    usage = _inner(values.get("usage"), fields.place, "usage")
     native = score.maybe("value") if score else None
     return ResultRow(
         fields.place,
@@ -81,7 +84,7 @@ def _second_row(fields: Fields, version: int) -> ResultRow:
         tokenizer=TOKENIZER,
         question=fields.text("prompt_question"),
         reference=fields.text("expected_answer"),
-        answer=fields.text("response") if said.get("response") is not None else None,
+        answer=fields.text("response") if values.get("response") is not None else None,
         error="" if native is not None else fields.text("error") or "no score in the file",
         answered_by=fields.text("model_request_name") or None,
         prompt_tokens=usage.maybe_whole("input_tokens") if usage else None,
@@ -89,26 +92,31 @@ def _second_row(fields: Fields, version: int) -> ResultRow:
         usd=fields.maybe("cost_usd"),
         latency_s=fields.maybe("duration_seconds"),
         finished_at=fields.text("timestamp_utc"),
-        **_placed(said.get("recipe"), fields.place),
+        **_needle_fields(values.get("recipe"), fields.place),
     )
 
 
-def _placed(recipe: object, place: str) -> dict[str, Any]:
-    """Needle and realised depth, from the first placement that the recipe tells."""
+def _needle_fields(recipe: object, place: str) -> dict[str, Any]:
+    """Return the needle and its realised depth as fields of a row; {} if no needle was placed.
+
+    recipe: how the tool built the prompt. Of several needles the depth is that of the first.
+    """
     placements = recipe.get("needle_placements") if isinstance(recipe, Mapping) else None
     if not isinstance(placements, list) or not placements:
         return {}
-    texts = [_inner(each, place, "needle_placements") for each in placements]
-    words = "\n".join(each.text("text") for each in texts if each)
-    first = texts[0]
-    known = first is not None and "actual_depth_percent" in first.values
+    needles = [_inner(placement, place, "needle_placements") for placement in placements]
+    realised = None
+    first = needles[0]
+    if first is not None and "actual_depth_percent" in first.values:
+        realised = first.depth("actual_depth_percent")
     return {
-        "needle": words,
-        "realised": first.depth("actual_depth_percent") if first and known else None,
+        "needle": "\n".join(needle.text("text") for needle in needles if needle),
+        "realised": realised,
     }
 
 
 def _inner(value: object, place: str, name: str) -> Fields | None:
+    """Return a field that holds fields of its own; None if it is empty."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -119,44 +127,39 @@ def _inner(value: object, place: str, name: str) -> Fields | None:
 
 
 def _by_number(seed: str) -> tuple[bool, float, str]:
-    """Seeds in their order; none at all first."""
+    """Return the place of a seed among others; no seed comes first."""
     number = float(seed) if seed.lstrip("-").isdigit() else 0.0
     return (seed != "None", number, seed)
 
 
 def is_result(value: object) -> bool:
-    """Whether a JSON value is a result of this tool."""
-    return (
-        isinstance(value, dict)
-        and "depth_percent" in value
-        and any(name in value for name in LENGTHS)
-    )
+    """Return True if a JSON value is a result of this tool."""
+    if not isinstance(value, dict) or "depth_percent" not in value:
+        return False
+    return any(name in value for name in LENGTHS)
 
 
 def from_json(data: bytes, name: str) -> list[ResultRow]:
-    """Rows of one file: an object, or a list of them. Raises NeedlemapError for anything
-    else."""
+    """Return the rows of one file: an object, or a list of them.
+
+    Raises NeedlemapError for anything else.
+    """
     value = parse_json(data, name)
-    objects = value if isinstance(value, list) else [value]
-    wrong = [number for number, each in enumerate(objects, 1) if not is_result(each)]
-    if wrong or not objects:
-        where = f"{name}, entry {wrong[0]}" if wrong and isinstance(value, list) else name
+    if isinstance(value, list):
+        entries = {f"{name}, entry {number}": entry for number, entry in enumerate(value, 1)}
+    else:
+        entries = {name: value}
+    wrong = [place for place, entry in entries.items() if not is_result(entry)]
+    if wrong or not entries:
         raise NeedlemapError(
-            f"{where}: no needlehaystack result. It needs {' or '.join(LENGTHS)}, depth_percent, "
-            f"score."
+            f"{wrong[0] if wrong else name}: no needlehaystack result. It needs "
+            f"{' or '.join(LENGTHS)}, depth_percent, score."
         )
-    listed = isinstance(value, list)
-    places = [
-        f"{name}, entry {number}" if listed else name for number in range(1, len(objects) + 1)
-    ]
-    return [
-        _first_row(Fields(each, place), _version(name))
-        for each, place in zip(objects, places, strict=True)
-    ]
+    return [_first_row(Fields(entry, place), _version(name)) for place, entry in entries.items()]
 
 
 def from_csv(text: str, name: str) -> list[ResultRow]:
-    """Rows of a table with columns context_length (or token_limit), depth_percent and
+    """Return the rows of a table with columns context_length (or token_limit), depth_percent and
     score."""
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -183,17 +186,19 @@ def _table(reader: csv.DictReader[str], name: str) -> Iterator[ResultRow]:
 
 
 def _first_row(fields: Fields, version: int) -> ResultRow:
-    said: Mapping[str, Any] = fields.values
-    native = fields.maybe("score") if "score" in said else fields.number("score")
+    """Return a result of the tool's first version."""
+    values: Mapping[str, Any] = fields.values
+    native = fields.maybe("score") if "score" in values else fields.number("score")
+    length = next((name for name in LENGTHS if name in values), LENGTHS[0])
     return ResultRow(
         fields.place,
-        fields.whole(next((name for name in LENGTHS if name in said), LENGTHS[0]), 1),
+        fields.whole(length, 1),
         fields.depth("depth_percent"),
         native,
         model=fields.text("model"),
-        version=version if said.get("version") in (None, "") else fields.whole("version", 1),
+        version=version if values.get("version") in (None, "") else fields.whole("version", 1),
         needle=fields.text("needle").strip(),
-        answer=fields.text("model_response") if said.get("model_response") is not None else None,
+        answer=fields.text("model_response") if values.get("model_response") is not None else None,
         error="" if native is not None else "no score in the file",
         latency_s=fields.maybe("test_duration_seconds"),
         finished_at=fields.text("test_timestamp_utc"),

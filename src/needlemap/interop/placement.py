@@ -2,7 +2,7 @@
 added up.
 
 `token`: cuts fall anywhere (OpenCompass). `period`: behind a bare '.' (needlehaystack).
-docs/coming-from.md.
+docs/from-opencompass.md.
 """
 
 from __future__ import annotations

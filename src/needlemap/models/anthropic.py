@@ -14,29 +14,27 @@ from needlemap.errors import Failure, Spent, Unmeasured
 from needlemap.finishes import check_finish, finish_of
 from needlemap.http import base_url_of, faults, from_environment
 from needlemap.models import Answer, Decoding, Traits
-from needlemap.models.servers import (
-    ServedModel,
-    check_request,
-    count,
-    texts_of,
-    understood,
-)
+from needlemap.models.servers import ServedModel, check_request, count, texts_of, understood
 from needlemap.prompts import TEXT, Message, Prompt
 
 HOST = "api.anthropic.com"
 KEY = "ANTHROPIC_API_KEY"
-VERSION = "2023-06-01"  # of the API
-MOST_BREAKPOINTS = 4  # the API's limit for one request
-LEAST_THINKING = 1024  # tokens, by the API
+# Of the API.
+VERSION = "2023-06-01"
+# The API's limit for one request.
+MOST_BREAKPOINTS = 4
+# Tokens, by the API.
+LEAST_THINKING = 1024
 FINISH = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
 
 
 class AnthropicModel(ServedModel):
-    """`anthropic/NAME`. cache: ask for prompt caching where the prompt says that a shared prefix
-    ends.
+    """The back end of `anthropic/NAME`.
 
-    base_url: default $ANTHROPIC_BASE_URL, else Anthropic itself. key_env: the variable that holds
-    the key.
+    Attributes:
+        cache: Whether to request prompt caching where the prompt marks the end of a shared prefix.
+        base_url: Default $ANTHROPIC_BASE_URL, else Anthropic itself.
+        key_env: The variable that holds the key.
     """
 
     unread = ("logprobs",)
@@ -60,11 +58,11 @@ class AnthropicModel(ServedModel):
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """Chat; no vocabulary of a current Claude is public."""
+        """Return its traits: chat, since no vocabulary of a current Claude is public."""
         return Traits(breakpoints=bool(options.get("cache", True)), remote=True)
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once. Raises Unmeasured."""
+        """Send one request, and return its answer. Raises Unmeasured."""
         check_request(decoding.request)
         fields = self._fields(prompt, decoding)
         reader = partial(understood, read, spent=spent)
@@ -76,27 +74,32 @@ class AnthropicModel(ServedModel):
         return await self.stream_as_wanted(decoding, ask)
 
     def headers(self, key: str) -> dict[str, str]:
-        """A key or a token, and the API's version. Raises SettingsError."""
+        """Return a key or a token, and the API's version. Raises SettingsError."""
         token = from_environment("ANTHROPIC_AUTH_TOKEN")
         authorization = f"Bearer {token}" if token else ""
         return {"anthropic-version": VERSION, "x-api-key": key, "authorization": authorization}
 
     def _fields(self, prompt: Prompt, decoding: Decoding) -> dict[str, Any]:
-        system, said = messages(prompt, self.cache)
+        system, messages_sent = messages(prompt, self.cache)
         fields: dict[str, Any] = {
             "model": self.name,
-            "messages": said,
+            "messages": messages_sent,
             "max_tokens": decoding.most_tokens,
         }
-        cool = {} if decoding.temperature is None else {"temperature": decoding.temperature}
-        stops = {"stop_sequences": list(prompt.stops)} if prompt.stops else {}
-        given = cool | stops | thinking(decoding) | dict(decoding.request)
-        return fields | ({"system": system} if system else {}) | given
+        if system:
+            fields["system"] = system
+        if decoding.temperature is not None:
+            fields["temperature"] = decoding.temperature
+        if prompt.stops:
+            fields["stop_sequences"] = list(prompt.stops)
+        return fields | thinking(decoding) | dict(decoding.request)
 
 
 def thinking(decoding: Decoding) -> dict[str, Any]:
-    """The field that asks for thinking. Raises Unmeasured where the API would refuse it, in
-    clearer words."""
+    """Return the field that requests thinking.
+
+    Raises Unmeasured if the API would refuse it, in clearer words.
+    """
     if not decoding.thinking_tokens or "thinking" in decoding.request:
         return {}
     if decoding.temperature not in (None, 1):
@@ -117,36 +120,43 @@ Blocks = list[dict[str, Any]]
 
 
 def messages(prompt: Prompt, cache: bool) -> tuple[Blocks, list[dict[str, Any]]]:
-    """The prompt as (system blocks, messages); the context's message is split where a shared
-    prefix ends."""
+    """Return the prompt as (system blocks, messages).
+
+    The context's message is split where a shared prefix ends.
+    """
     system: Blocks = []
-    said: list[dict[str, Any]] = []
+    turns: list[dict[str, Any]] = []
     for index, message in enumerate(prompt.messages):
         breakpoints = prompt.breakpoints if cache and index == prompt.context[0] else ()
         content = blocks(message, breakpoints)
         if message.role == "system":
             system += content
         else:
-            said.append(
-                {"role": "user" if message.role == TEXT else message.role, "content": content}
-            )
-    return system, said
+            role = "user" if message.role == TEXT else message.role
+            turns.append({"role": role, "content": content})
+    return system, turns
 
 
 def blocks(message: Message, breakpoints: tuple[int, ...]) -> Blocks:
-    """A message as text blocks that join to its text; all but the last end at a breakpoint and
-    are cached."""
+    """Return a message as text blocks that join to its text.
+
+    All but the last end at a breakpoint and are cached.
+    """
     data = message.data
     ends = _ends(message, data, breakpoints)
     cuts = [0, *ends, len(data)]
     texts = [data[start:stop].decode("utf-8", errors="replace") for start, stop in pairwise(cuts)]
-    found: Blocks = [{"type": "text", "text": text} for text in texts]
-    return [block | {"cache_control": {"type": "ephemeral"}} for block in found[:-1]] + found[-1:]
+    text_blocks: Blocks = [{"type": "text", "text": text} for text in texts]
+    for block in text_blocks[:-1]:
+        block["cache_control"] = {"type": "ephemeral"}
+    return text_blocks
 
 
 def _ends(message: Message, data: bytes, breakpoints: tuple[int, ...]) -> list[int]:
-    """Byte offsets to split at: the last four breakpoints that leave no block blank: the API
-    refuses such."""
+    """Return the byte offsets to split at: the last four breakpoints that leave no block blank.
+
+    The API refuses blank blocks.
+    """
     sizes = [len(span.data) for span in message.spans]
     ends: list[int] = []
     for index in sorted(set(breakpoints)):
@@ -163,8 +173,10 @@ def _character_start(data: bytes, byte: int) -> int:
 
 
 def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
-    """The answer in a reply; prompt_tokens adds up what the API reports apart. Raises
-    Unmeasured."""
+    """Return the answer in a reply; prompt_tokens adds up what the API reports apart.
+
+    Raises Unmeasured.
+    """
     content, usage = body.get("content"), body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     finish = finish_of(body["stop_reason"]) if "stop_reason" in body else None
@@ -177,40 +189,42 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
     if content and not texts and not thoughts:
         raise faults.unreadable("The reply holds no text", str(body))
     return Answer(
-        "".join(texts),
-        FINISH.get(str(finish), finish),
-        sent_tokens(usage),
-        count(usage, "cache_read_input_tokens"),
-        count(usage, "output_tokens"),
-        usage,
-        body.get("model"),
-        latency_s,
+        text="".join(texts),
+        finish=FINISH.get(str(finish), finish),
+        prompt_tokens=sent_tokens(usage),
+        cached_tokens=count(usage, "cache_read_input_tokens"),
+        completion_tokens=count(usage, "output_tokens"),
+        usage=usage,
+        model=body.get("model"),
+        latency_s=latency_s,
         thinking="".join(thoughts) or None,
         thinking_tokens=count(usage, "output_tokens_details", "thinking_tokens"),
     )
 
 
 def sent_tokens(usage: Mapping[str, Any]) -> int | None:
-    """The prompt's tokens: the API reports those of its cache apart."""
-    fresh, *cached = (
-        count(usage, f"{name}input_tokens") for name in ("", "cache_read_", "cache_creation_")
-    )
-    return None if fresh is None else fresh + sum(part or 0 for part in cached)
+    """Return the prompt's tokens: the API reports those of its cache apart."""
+    uncached = count(usage, "input_tokens")
+    if uncached is None:
+        return None
+    cache_read = count(usage, "cache_read_input_tokens") or 0
+    cache_written = count(usage, "cache_creation_input_tokens") or 0
+    return uncached + cache_read + cache_written
 
 
 def spent(body: Mapping[str, Any]) -> Spent:
-    """What a reply says that it took."""
+    """Return what a reply reports as used."""
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     return Spent(sent_tokens(usage), count(usage, "output_tokens") or 0)
 
 
 def _thoughts(content: Blocks) -> list[str]:
-    """Thinking blocks; of those that the API hides only that they were there."""
-    found: list[str] = []
+    """Return thinking blocks; of those that the API hides only that they were there."""
+    thoughts: list[str] = []
     for block in content:
         if block.get("type") == "redacted_thinking":
-            found.append("[redacted]")
+            thoughts.append("[redacted]")
         elif block.get("type") == "thinking":
-            found += texts_of([block], "thinking")
-    return found
+            thoughts += texts_of([block], "thinking")
+    return thoughts

@@ -36,20 +36,22 @@ from needlemap.text.tokens import Span
 NAMES = ("bm25", "random")
 K1, B = 1.5, 0.75
 ENDS = ".!?。！？\n"
-UNSPACED = (
-    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # kana and Han
-)
+# Kana and Han.
+UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _RUNS = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?P<word>[^\W_{UNSPACED}]+)")
-_BETWEEN, _WORD, _UNSPACED, _END = range(4)  # kinds of characters
+# Kinds of characters.
+_BETWEEN, _WORD, _UNSPACED, _END = range(4)
 
 
 class Baseline(Model):
-    """window: it sees only the context's last `window` tokens, like a model whose memory ends
-    there.
+    """Retrieval without a language model.
 
-    b: how much BM25 favours short sentences, in [0, 1]. At its usual 0.75 a two-word fragment that
-    shares two rare words with the question beats a needle that shares all of them; at 0 length does
-    not count.
+    Attributes:
+        window: It sees only the context's last `window` tokens, like a model whose memory ends
+            there.
+        b: How much BM25 favours short sentences, in [0, 1]. At its usual 0.75 a two-word fragment
+            that shares two rare words with the question beats a needle that shares all of them; at
+            0 length does not count.
     """
 
     unread, free = ("temperature", "thinking_tokens", "request", "logprobs"), True
@@ -63,16 +65,20 @@ class Baseline(Model):
             )
         if not 0 <= b <= 1:
             raise SettingsError(f"Option 'b' of Baseline must lie in 0..1, got {b}.")
-        self.name, self.window, self.b = name, window, b
+        self.name = name
+        self.window = window
+        self.b = b
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """Chat messages; lengths count cl100k_base tokens unless told otherwise."""
+        """Return its traits: chat; lengths count cl100k_base tokens unless settings name others."""
         return Traits(tokenizer="cl100k_base")
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """The chosen sentence. Raises Unmeasured for a prompt without a context or a
-        question."""
+        """Return the chosen sentence.
+
+        Raises Unmeasured for a prompt without a context or a question.
+        """
         if not prompt.context_spans or not prompt.question:
             raise Unmeasured(
                 Failure.MODEL, "A baseline needs a prompt with a context and a question."
@@ -82,9 +88,9 @@ class Baseline(Model):
         return Answer(text, "stop", prompt.tokens, latency_s=perf_counter() - start)
 
     def _choose(self, prompt: Prompt) -> str:
-        spans = (
-            prompt.context_spans if self.window is None else last(prompt.context_spans, self.window)
-        )
+        spans = prompt.context_spans
+        if self.window is not None:
+            spans = last(spans, self.window)
         text = b"".join([span.data for span in spans]).decode("utf-8", errors="replace")
         if self.name == "bm25":
             return best(text, prompt.question, self.b)
@@ -92,22 +98,23 @@ class Baseline(Model):
 
 
 def last(spans: Sequence[Span], tokens: int) -> list[Span]:
-    """The last `tokens` tokens of some spans."""
-    kept: list[Span] = []
+    """Return the last `tokens` tokens of some spans."""
+    last_spans: list[Span] = []
     for span in reversed(spans):
         if tokens <= 0:
             break
-        kept.append(Span(span.text, max(span.start, span.stop - tokens), span.stop))
+        last_spans.append(Span(span.text, max(span.start, span.stop - tokens), span.stop))
         tokens -= len(span)
-    return kept[::-1]
+    return last_spans[::-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
     """A text cut after each end of a sentence.
 
-    codes, kinds: (characters,), code point and kind. stops: (n,), where sentence i ends; they tile
-    the text.
+    Attributes:
+        codes, kinds: (characters,), code point and kind.
+        stops: (n,), where sentence i ends; they tile the text.
     """
 
     text: str
@@ -117,7 +124,7 @@ class Sentences:
 
     @classmethod
     def of(cls, text: str) -> Sentences:
-        """Cut a text."""
+        """Cut a text into sentences."""
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         kinds = _kinds()[codes]
         stops = np.flatnonzero(kinds == _END) + 1
@@ -133,18 +140,19 @@ class Sentences:
         return self.text[start : self.stops[index]].strip()
 
     def pick(self, number: int) -> str:
-        """A sentence that is not blank, chosen by a number; '' if there is none."""
-        said = [
+        """Return a sentence that is not blank, chosen by a number; '' if there is none."""
+        sentences = [
             sentence for sentence in map(self.__getitem__, range(len(self))) if sentence.strip(ENDS)
         ]
-        return said[number % len(said)] if said else ""
+        return sentences[number % len(sentences)] if sentences else ""
 
 
 @cache
 def _kinds() -> NDArray[np.uint8]:
-    """The kind of every code point: (0x110000,) uint8."""
+    """Return the kind of every code point: (0x110000,) uint8."""
     kinds = np.full(0x110000, _BETWEEN, np.uint8)
-    kinds[0x20000:0x40000] = _UNSPACED  # rare Han; beyond are no letters
+    # Rare Han; beyond are no letters.
+    kinds[0x20000:0x40000] = _UNSPACED
     for run in _RUNS.finditer("".join(map(chr, range(0x20000)))):
         kinds[run.start() : run.end()] = _WORD if run["word"] else _UNSPACED
     kinds[[ord(end) for end in ENDS]] = _END
@@ -152,31 +160,38 @@ def _kinds() -> NDArray[np.uint8]:
 
 
 def best(text: str, question: str, b: float = B) -> str:
-    """The sentence of a text that best matches a question; '' if none of the question's terms
-    occurs."""
+    """Return the sentence of a text that best matches a question.
+
+    Returns '' if none of the question's terms occurs.
+    """
     lowered = Sentences.of(text.lower())
     scores = rank(lowered, terms(question), b)
     if not scores.any():
         return ""
-    same = len(text) == len(lowered.text)  # lower-casing may lengthen a text, but makes no sentence
-    return (replace(lowered, text=text) if same else Sentences.of(text))[int(np.argmax(scores))]
+    # Lower-casing may lengthen a text, but makes no sentence.
+    same_length = len(text) == len(lowered.text)
+    sentences = replace(lowered, text=text) if same_length else Sentences.of(text)
+    return sentences[int(np.argmax(scores))]
 
 
 def terms(text: str) -> list[str]:
-    """Lower-cased words and character pairs, in order, each once.
+    """Return lower-cased words and character pairs, in order, each once.
 
     >>> terms("The best thing, the 上海市?")
     ['the', 'best', 'thing', '上海', '海市']
     """
-    found: list[str] = []
+    terms_found: list[str] = []
     for run in _RUNS.finditer(text.lower()):
-        said = run.group()
-        found += [said] if run["word"] or len(said) == 1 else map("".join, pairwise(said))
-    return list(dict.fromkeys(found))
+        characters = run.group()
+        if run["word"] or len(characters) == 1:
+            terms_found.append(characters)
+        else:
+            terms_found += map("".join, pairwise(characters))
+    return list(dict.fromkeys(terms_found))
 
 
-def rank(sentences: Sentences, wanted: list[str], b: float = B) -> NDArray[np.float64]:
-    """BM25 of each sentence of a lower-cased text: (n,) float64.
+def rank(sentences: Sentences, query_terms: list[str], b: float = B) -> NDArray[np.float64]:
+    """Return the BM25 score of each sentence of a lower-cased text: (n,) float64.
 
     Sum over the terms of idf * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length)), f
     being how often the sentence holds the term, idf = ln(1 + (n - holding + 0.5) / (holding +
@@ -187,59 +202,58 @@ def rank(sentences: Sentences, wanted: list[str], b: float = B) -> NDArray[np.fl
     if not n:
         return scores
     lengths = _lengths(sentences)
-    spread = K1 * (1 - b + b * lengths / max(1e-9, float(lengths.mean())))
-    for term in wanted:
-        inside = np.searchsorted(sentences.stops, _places(sentences, term), side="right")
-        often = np.bincount(inside, minlength=n)
-        holding = int(np.count_nonzero(often))
+    length_norms = K1 * (1 - b + b * lengths / max(1e-9, float(lengths.mean())))
+    for term in query_terms:
+        sentence_of_place = np.searchsorted(sentences.stops, _places(sentences, term), side="right")
+        counts = np.bincount(sentence_of_place, minlength=n)
+        holding = int(np.count_nonzero(counts))
         idf = np.log1p((n - holding + 0.5) / (holding + 0.5))
-        scores += idf * often * (K1 + 1) / (often + spread)
+        scores += idf * counts * (K1 + 1) / (counts + length_norms)
     return scores
 
 
 def _lengths(sentences: Sentences) -> NDArray[np.int64]:
-    """Terms in each sentence."""
+    """Return the number of terms in each sentence."""
     kinds = sentences.kinds
     before, after = np.append(np.uint8(_END), kinds[:-1]), np.append(kinds[1:], np.uint8(_END))
     words = (kinds == _WORD) & (before != _WORD)
     unspaced = kinds == _UNSPACED
-    pairs = unspaced & (
-        (before == _UNSPACED) | (after != _UNSPACED)
-    )  # a pair's second, or a lone character
+    # A pair's second character, or a lone one.
+    ends_of_pairs = unspaced & ((before == _UNSPACED) | (after != _UNSPACED))
     starts = np.append(0, sentences.stops[:-1])
-    return np.add.reduceat((words | pairs).astype(np.int64), starts)
+    return np.add.reduceat((words | ends_of_pairs).astype(np.int64), starts)
 
 
 def _places(sentences: Sentences, term: str) -> NDArray[np.int64]:
-    """Where a term occurs."""
+    """Return where a term occurs."""
     codes, kinds, size = sentences.codes, sentences.kinds, len(term)
     if not re.match(f"[{UNSPACED}]", term):
-        found = [match.start() for match in re.finditer(re.escape(term), sentences.text)]
-        return _alone(np.array(found, np.int64), kinds, size, _WORD)
-    hits = codes[: len(codes) - size + 1] == ord(term[0])
+        starts = [match.start() for match in re.finditer(re.escape(term), sentences.text)]
+        return _alone(np.array(starts, np.int64), kinds, size, _WORD)
+    candidates = codes[: len(codes) - size + 1] == ord(term[0])
     if size == 2:
-        return np.flatnonzero(hits & (codes[1:] == ord(term[1])))
-    return _alone(np.flatnonzero(hits), kinds, size, _UNSPACED)
+        return np.flatnonzero(candidates & (codes[1:] == ord(term[1])))
+    return _alone(np.flatnonzero(candidates), kinds, size, _UNSPACED)
 
 
 def _alone(
     places: NDArray[np.int64], kinds: NDArray[np.uint8], size: int, kind: int
 ) -> NDArray[np.int64]:
-    """Those with no character of their kind before or after."""
+    """Return the places with no character of their kind before or after."""
     padded = np.concatenate(([_END], kinds, [_END]))
-    alone: NDArray[np.int64] = places[
+    isolated: NDArray[np.int64] = places[
         (padded[places] != kind) & (padded[places + size + 1] != kind)
     ]
-    return alone
+    return isolated
 
 
 class PythonModel(Model):
-    """`python/module:function`, called with [{"role": ..., "content": ...}, ...], or a plain
-    prompt's text.
+    """The back end of `python/module:function`.
 
-    It returns a str or an Answer, and may be async. The current directory can be imported from. A
-    plain function that runs out of time is left running in its thread, since Python cannot stop
-    one; the program's end does not wait for it.
+    The function is called with [{"role": ..., "content": ...}, ...], or a plain prompt's text, and
+    returns a str or an Answer; it may be async. The current directory can be imported from. A plain
+    function that runs out of time is left running in its thread, since Python cannot stop one; the
+    program's end does not wait for it.
     """
 
     unread, free = ("temperature", "thinking_tokens", "request", "logprobs"), True
@@ -250,16 +264,18 @@ class PythonModel(Model):
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """Chat messages; lengths count cl100k_base tokens unless told otherwise."""
+        """Return its traits: chat; lengths count cl100k_base tokens unless settings name others."""
         return Traits(tokenizer="cl100k_base", weights=source_hash(name))
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Call once. Raises Unmeasured if the function raises, runs out of time or returns
-        something else."""
+        """Call the function once.
+
+        Raises Unmeasured if it raises, runs out of time or returns something else.
+        """
         start = perf_counter()
         try:
             async with asyncio.timeout(decoding.timeout_s) as clock:
-                said = await call_beside(self._function, question(prompt))
+                value = await call_beside(self._function, question(prompt))
         except Unmeasured:
             raise
         except Exception as error:
@@ -267,22 +283,22 @@ class PythonModel(Model):
                 raise faults.timed_out(decoding.timeout_s) from None
             failure = Failure.MEMORY if isinstance(error, MemoryError) else Failure.MODEL
             raise Unmeasured(failure, f"{self.name}: {raised_by(error)}") from error
-        return self._answer(said, perf_counter() - start)
+        return self._answer(value, perf_counter() - start)
 
-    def _answer(self, said: object, latency_s: float) -> Answer:
-        if isinstance(said, str):
-            said = Answer(said)
-        if isinstance(said, Answer):
-            return replace(said, latency_s=said.latency_s or latency_s)
+    def _answer(self, value: object, latency_s: float) -> Answer:
+        if isinstance(value, str):
+            value = Answer(value)
+        if isinstance(value, Answer):
+            return replace(value, latency_s=value.latency_s or latency_s)
         problem = (
             f"{self.name} must return a str or a needlemap Answer, it returned "
-            f"{type(said).__name__}"
+            f"{type(value).__name__}"
         )
-        raise faults.unreadable(problem, repr(said))
+        raise faults.unreadable(problem, repr(value))
 
 
 def question(prompt: Prompt) -> list[dict[str, str]] | str:
-    """What the function is called with."""
+    """Return what the function is called with."""
     if not prompt.chat:
         return prompt.messages[0].content
     return [{"role": message.role, "content": message.content} for message in prompt.messages]

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 async def call_model(
-    model: Model, prompt: Prompt, decoding: Decoding, given: str | None = None
+    model: Model, prompt: Prompt, decoding: Decoding, given_answer: str | None = None
 ) -> Answer:
-    """The model's answer to one request; of a given answer, how likely the model finds it.
+    """Return the model's answer to one request; of a given answer, how likely the model finds it.
 
-    Raises Unmeasured where there is no answer, NeedlemapError as the back end does.
+    Raises Unmeasured if there is no answer, NeedlemapError as the back end does.
     """
     try:
-        if given is None:
+        if given_answer is None:
             answer = await model.answer(prompt, decoding)
         else:
-            answer = await model.force(prompt, given, decoding)
+            answer = await model.force(prompt, given_answer, decoding)
     except NeedlemapError:
         raise
     except Exception as error:
@@ -40,7 +40,7 @@ async def call_model(
     if not isinstance(answer, Answer):
         kind = type(answer).__name__
         raise Unmeasured(Failure.MODEL, f"{type(model).__name__} returned {kind}, not an Answer.")
-    if given is None:
+    if given_answer is None:
         check_ended(answer)
         answer = split_thinking(answer, decoding)
     # A back end sends them, so that a model need not go on; not every server heeds them.
@@ -49,7 +49,7 @@ async def call_model(
 
 
 def check_ended(answer: Answer) -> None:
-    """Raises Unmeasured, with what it took, for an answer that its model did not end."""
+    """Raise Unmeasured, with what it took, for an answer that its model did not end."""
     try:
         check_finish(answer.finish, answer.text)
     except Unmeasured as failure:

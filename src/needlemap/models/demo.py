@@ -37,13 +37,15 @@ from needlemap.text.tokens import Tokenizer, TokenText
 from needlemap.tokenizers import load
 
 Array = NDArray[np.float32]
-# tokens computed at a time: what a prompt needs beside the cache does not grow with its length
+# Tokens computed at a time: what a prompt needs besides the cache does not grow with its length.
 CHUNK = 128
-_SCORES = 2**17  # of attention at a time: half a megabyte
+# Scores of attention at a time: half a megabyte.
+_SCORES = 2**17
 # Nats below a query's best score. Of scores far below, e to the score is a denormal number, with
-# which Intel's processors compute a hundred times slower; e to this is lost beside 1.
+# which Intel's processors compute a hundred times slower; e to this is lost next to 1.
 _LEAST = np.float32(-60)
-_GROWTH = 1024  # tokens by which the cache grows at least
+# Tokens by which the cache grows at least.
+_GROWTH = 1024
 NAMES = ("retriever",)
 WEIGHTS, TOKENIZER = "retriever.npz", "tokenizer.json"
 DATA = Path(str(files("needlemap") / "models" / "demo_data"))
@@ -51,9 +53,16 @@ DATA = Path(str(files("needlemap") / "models" / "demo_data"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """attend: (heads + 2 shared, each of a head's width; width), queries, keys and values; mix:
-    (width, heads' width); widen: (2 inner, width), gates first; narrow: (width, inner); norm_1,
-    norm_2: (width,)."""
+    """One layer's arrays.
+
+    Attributes:
+        attend: (heads + 2 shared, each of a head's width; width), queries, keys and values.
+        mix: (width, heads' width).
+        widen: (2 inner, width), gates first.
+        narrow: (width, inner).
+        norm_1, norm_2: (width,).
+        norm_heads: (heads + shared, 1, a head's width), of queries and keys; None: they have none.
+    """
 
     norm_1: Array
     attend: Array
@@ -61,13 +70,23 @@ class Layer:
     norm_2: Array
     widen: Array
     narrow: Array
+    norm_heads: Array | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """embedding, output: (vocabulary, width); last_norm: (width,). heads: of queries; shared: of
-    keys and values; theta: base of rotary positions; eps: of norms. short_angles: rotary angles are
-    rounded to 32 bits before their cosine is taken, as other engines do."""
+    """A transformer's arrays and numbers.
+
+    Attributes:
+        embedding, output: (vocabulary, width).
+        last_norm: (width,).
+        heads: The heads of queries.
+        shared: The heads of keys and values.
+        theta: The base of rotary positions.
+        eps: That of norms.
+        short_angles: Whether rotary angles are rounded to 32 bits before their cosine is taken, as
+            other engines do.
+    """
 
     embedding: Array
     output: Array
@@ -81,22 +100,29 @@ class Weights:
 
     @classmethod
     def load(cls, path: Path) -> Weights:
-        """From an .npz of fp16 arrays, in which 'N.mix' is layer N's."""
+        """Read an .npz of fp16 arrays, in which 'N.mix' is layer N's."""
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: np.asarray(file[name], np.float32) for name in file.files}
             sizes = {name: float(file[name]) for name in ("heads", "theta", "eps")}
-        names = Layer.__dataclass_fields__
+        names = Layer.__dataclass_fields__.keys() - {"norm_heads"}
         count = sum(name.endswith(".mix") for name in arrays)
         layers = tuple(
-            Layer(**{name: arrays[f"{n}.{name}"] for name in names}) for n in range(count)
+            Layer(**{name: arrays[f"{index}.{name}"] for name in names}) for index in range(count)
         )
-        heads, theta, eps = int(sizes["heads"]), sizes["theta"], sizes["eps"]
-        embedding = arrays["embedding"]
-        return cls(embedding, embedding, arrays["last_norm"], layers, heads, heads, theta, eps)
+        return cls(
+            embedding=arrays["embedding"],
+            output=arrays["embedding"],
+            last_norm=arrays["last_norm"],
+            layers=layers,
+            heads=int(sizes["heads"]),
+            shared=int(sizes["heads"]),
+            theta=sizes["theta"],
+            eps=sizes["eps"],
+        )
 
     @property
     def head_width(self) -> int:
-        """Numbers in one head's query, key or value."""
+        """Return how many numbers one head's query, key or value has."""
         return int(self.layers[0].attend.shape[0]) // (self.heads + 2 * self.shared)
 
 
@@ -117,12 +143,14 @@ class NumpyEngine(Engine):
 
     @property
     def cache(self) -> Array:
-        """Keys and values held: (layers, 2, shared heads, tokens, head width). A view, for
-        those who check it."""
+        """Return keys and values held: (layers, 2, shared heads, tokens, head width).
+
+        It is a view, for those who check it.
+        """
         return self._cache[:, :, :, : self._length]
 
     def extend(self, ids: Ids) -> Array:
-        """Compute ids behind the cache; the last position's logits, (vocabulary,).
+        """Compute ids behind the cache, and return the last position's logits, (vocabulary,).
 
         Raises Unmeasured(MEMORY).
         """
@@ -133,7 +161,7 @@ class NumpyEngine(Engine):
             return self._logits(last[-1])
 
     def extend_all(self, ids: Ids) -> Array:
-        """The logits of every position, (tokens, vocabulary)."""
+        """Return the logits of every position, (tokens, vocabulary)."""
         with self._one_thread():
             return self._logits(np.concatenate(list(self._chunks(ids))))
 
@@ -147,14 +175,16 @@ class NumpyEngine(Engine):
         return length_tokens
 
     def _chunks(self, ids: Ids, *, last_only: bool = False) -> Iterator[Array]:
-        """Hidden states of ids, chunk by chunk, which are then in the cache; with last_only
-        only those of the last chunk are computed to the end."""
+        """Yield hidden states of ids, chunk by chunk, which are then in the cache.
+
+        last_only: whether only those of the last chunk are computed to the end.
+        """
         try:
             self._make_room(self._length + len(ids))
             for start in range(0, len(ids), CHUNK):
                 self.check()
-                whole = not last_only or start + CHUNK >= len(ids)
-                yield self._chunk(ids[start : start + CHUNK], whole=whole)
+                is_whole = not last_only or start + CHUNK >= len(ids)
+                yield self._chunk(ids[start : start + CHUNK], is_whole=is_whole)
         except MemoryError:
             tokens = self._length + len(ids)
             raise Unmeasured(
@@ -169,32 +199,38 @@ class NumpyEngine(Engine):
         context: AbstractContextManager[object] = self._threads.limit(limits=1, user_api="blas")
         return context
 
-    def _chunk(self, ids: Ids, *, whole: bool = True) -> Array:
-        """Hidden states of a few tokens, (tokens, width); unless whole, those before the last
-        layer, of which only the cache is needed."""
+    def _chunk(self, ids: Ids, *, is_whole: bool = True) -> Array:
+        """Return hidden states of a few tokens, (tokens, width).
+
+        is_whole: if False, they are those before the last layer, of which only the cache is needed.
+        """
         start, stop = self._length, self._length + len(ids)
         cos, sin = self._turns(start, stop)
         heads, shared = self._weights.heads, self._weights.shared
         hidden: Array = self._weights.embedding[ids]
         for layer, cache in zip(self._weights.layers, self._cache, strict=True):
-            joint = self._norm(hidden, layer.norm_1) @ layer.attend.T
-            parts = joint.reshape(len(ids), heads + 2 * shared, -1).transpose(1, 0, 2)
-            both = turned(parts[: heads + shared], cos, sin)
-            keys, values = self._kept(both[heads:], parts[heads + shared :])
+            projected = self._norm(hidden, layer.norm_1) @ layer.attend.T
+            by_head = projected.reshape(len(ids), heads + 2 * shared, -1).transpose(1, 0, 2)
+            turning = by_head[: heads + shared]
+            if layer.norm_heads is not None:
+                turning = self._norm(turning, layer.norm_heads)
+            rotated = turned(turning, cos, sin)
+            keys, values = self._kept(rotated[heads:], by_head[heads + shared :])
             cache[0, :, start:stop], cache[1, :, start:stop] = keys, values
-            if layer is self._weights.layers[-1] and not whole:
+            if layer is self._weights.layers[-1] and not is_whole:
                 break
-            mixed = attention(both[:heads], cache[0, :, :stop], cache[1, :, :stop])
+            mixed = attention(rotated[:heads], cache[0, :, :stop], cache[1, :, :stop])
             hidden = hidden + mixed.transpose(1, 0, 2).reshape(len(ids), -1) @ layer.mix.T
-            hidden = (
-                hidden + gated(self._norm(hidden, layer.norm_2) @ layer.widen.T) @ layer.narrow.T
-            )
+            inner = gated(self._norm(hidden, layer.norm_2) @ layer.widen.T)
+            hidden = hidden + inner @ layer.narrow.T
         self._length = stop
         return hidden
 
     def _kept(self, keys: Array, values: Array) -> tuple[Array, Array]:
-        """What the cache holds of new keys and values, each (shared heads, tokens, head
-        width)."""
+        """Return what the cache holds of new keys and values.
+
+        Each is (shared heads, tokens, head width).
+        """
         return keys, values
 
     def _norm(self, hidden: Array, scale: Array) -> Array:
@@ -204,7 +240,7 @@ class NumpyEngine(Engine):
         return normed
 
     def _turns(self, start: int, stop: int) -> tuple[Array, Array]:
-        """Cosines and sines of positions start..stop: (tokens, head width / 2) each."""
+        """Return cosines and sines of positions start..stop: (tokens, head width / 2) each."""
         angles = np.arange(start, stop, dtype=self._turns_by.dtype)[:, None] * self._turns_by
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
@@ -222,53 +258,59 @@ class NumpyEngine(Engine):
 
 
 def attention(queries: Array, keys: Array, values: Array) -> Array:
-    """Causal attention of the last tokens. queries: (heads, tokens, width); keys, values:
-    (shared heads, all tokens, width), each for as many heads. Returns (heads, tokens,
-    width)."""
+    """Return causal attention of the last tokens: (heads, tokens, width).
+
+    queries: (heads, tokens, width). keys, values: (shared heads, all tokens, width), each for as
+    many heads.
+    """
     heads, tokens, width = queries.shape
     grouped = queries.reshape(len(keys), -1, width) / np.sqrt(np.float32(width))
-    mixed = [_attended(*each, tokens) for each in zip(grouped, keys, values, strict=True)]
+    mixed = [_attended(*group, tokens) for group in zip(grouped, keys, values, strict=True)]
     return np.stack(mixed).reshape(heads, tokens, width)
 
 
 def _attended(queries: Array, keys: Array, values: Array, tokens: int) -> Array:
-    """The heads that share keys and values, one behind the other: (heads * tokens, width).
+    """Return the heads that share keys and values, one behind the other: (heads * tokens, width).
 
-    Block by block of keys, so that scores stay in the processor's cache; what was mixed before
-    is weighed again (online softmax, Milakov & Gimelshein 2018, arXiv:1805.02867).
+    Keys are taken block by block, so that scores stay in the processor's cache; what was mixed
+    before is weighed again (online softmax, Milakov & Gimelshein 2018, arXiv:1805.02867).
     """
     block = max(1, _SCORES // len(queries))
     first = len(keys) - tokens
-    best = np.full((len(queries), 1), -np.inf, np.float32)
-    total: Array = np.zeros_like(best)
+    best_scores = np.full((len(queries), 1), -np.inf, np.float32)
+    total: Array = np.zeros_like(best_scores)
     mixed: Array = np.zeros_like(queries)
     for start in range(0, len(keys), block):
         scores = queries @ keys[start : start + block].T
         places = np.arange(start, start + scores.shape[1])
         if places[-1] > first:
-            later = places > np.arange(first, len(keys))[:, None]
-            scores.reshape(-1, *later.shape)[:, later] = -np.inf
-        most = np.maximum(best, scores.max(axis=-1, keepdims=True))
-        kept = np.exp(best - most)
-        scores -= most
+            is_later = places > np.arange(first, len(keys))[:, None]
+            scores.reshape(-1, *is_later.shape)[:, is_later] = -np.inf
+        new_best = np.maximum(best_scores, scores.max(axis=-1, keepdims=True))
+        rescaling = np.exp(best_scores - new_best)
+        scores -= new_best
         np.maximum(scores, _LEAST, out=scores)
         np.exp(scores, out=scores)
-        total = total * kept + scores.sum(axis=-1, keepdims=True)
-        mixed = mixed * kept + scores @ values[start : start + block]
-        best = most
+        total = total * rescaling + scores.sum(axis=-1, keepdims=True)
+        mixed = mixed * rescaling + scores @ values[start : start + block]
+        best_scores = new_best
     return mixed / total
 
 
 def turned(vectors: Array, cos: Array, sin: Array) -> Array:
-    """Rotary positions (Su et al. 2021, arXiv:2104.09864): each pair is turned by its
-    position's angle."""
+    """Turn each pair by its position's angle.
+
+    Rotary positions: Su et al. 2021, arXiv:2104.09864.
+    """
     left, right = halves(vectors)
     return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
 
 
 def gated(values: Array) -> Array:
-    """The first half's x * sigmoid(x), written so that nothing overflows, times the second
-    half."""
+    """Return the first half's x * sigmoid(x) times the second half.
+
+    It is written so that nothing overflows.
+    """
     gate, up = halves(values)
     half = np.float32(0.5)
     product: Array = gate * (half + half * np.tanh(half * gate)) * up
@@ -276,13 +318,13 @@ def gated(values: Array) -> Array:
 
 
 def halves(values: Array) -> tuple[Array, Array]:
-    """The two halves of the last axis."""
+    """Return the two halves of the last axis."""
     middle = values.shape[-1] // 2
     return values[..., :middle], values[..., middle:]
 
 
 class DemoModel(WalkingModel):
-    """Answers greedily, one prompt after another.
+    """The model in the box, which answers greedily, one prompt after another.
 
     folder: other weights and tokenizer, as tools/train_demo_model.py writes them, instead of the
     package's.
@@ -298,21 +340,28 @@ class DemoModel(WalkingModel):
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """One plain text, in tokens of its own vocabulary, fed as ids."""
+        """Return its traits: one plain text, in tokens of its own vocabulary, fed as ids."""
         check_name(name)
         folder = Path(options.get("folder", DATA))
         path = tokenizer_in(folder)
-        render, weights = partial(rendered, load(path)), weights_fingerprint(folder)
-        return Traits(False, path, render, teacher=True, serial=True, weights=weights, request=())
+        return Traits(
+            chat=False,
+            tokenizer=path,
+            render=partial(rendered, load(path)),
+            teacher=True,
+            serial=True,
+            weights=weights_fingerprint(folder),
+            request=(),
+        )
 
     def answer_ids(self, prompt: Prompt, answer: str) -> Ids:
-        """An answer of one line, behind a blank."""
+        """Return the ids of an answer of one line, behind a blank."""
         return np.array(
             self._vocabulary.encode(f" {answer}", add_special_tokens=False).ids, np.int32
         )
 
     def refuse(self, ids: Ids, answer_tokens: int, decoding: Decoding) -> None:
-        """Raises Unmeasured for request fields and temperatures: it has neither."""
+        """Raise Unmeasured for request fields and temperatures: it has neither."""
         if decoding.temperature:
             raise Unmeasured(
                 Failure.REJECTED, "demo/retriever always answers greedily. Use --temperature 0."
@@ -324,43 +373,44 @@ class DemoModel(WalkingModel):
             )
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once, without the blank that stands before an answer. Raises Unmeasured."""
-        said = await super().answer(prompt, decoding)
-        return replace(said, text=said.text.removeprefix(" "))
+        """Answer once, without the blank that stands before an answer. Raises Unmeasured."""
+        answer = await super().answer(prompt, decoding)
+        return replace(answer, text=answer.text.removeprefix(" "))
 
 
 def check_name(name: str) -> None:
-    """Raises SettingsError for a model that is not in the box."""
+    """Raise SettingsError for a model that is not in the box."""
     if name not in NAMES:
         raise SettingsError(f"Unknown demo model '{name}'. {did_you_mean(name, NAMES)}")
 
 
 def tokenizer_in(folder: Path) -> str:
-    """The path of a folder's tokenizer. Raises SettingsError when a file is missing."""
+    """Return the path of a folder's tokenizer. Raises SettingsError if a file is missing."""
     for file in (WEIGHTS, TOKENIZER):
         if not (folder / file).is_file():
             raise SettingsError(
                 f"No {file} in '{folder}'. Leave the option 'folder' out to ask the model in the "
-                f"package, or "
-                f"make one: python tools/train_demo_model.py --out FOLDER"
+                f"package, or make one: python tools/train_demo_model.py --out FOLDER"
             )
     return str(folder / TOKENIZER)
 
 
 def load_engine(folder: Path) -> NumpyEngine:
-    """The transformer in a folder, with an empty cache."""
+    """Return the transformer in a folder, with an empty cache."""
     return NumpyEngine(Weights.load(folder / WEIGHTS))
 
 
 def stop_tokens(vocabulary: tokenizers.Tokenizer) -> tuple[int, ...]:
-    """Every token that holds a line break: an answer is one line."""
+    """Return every token that holds a line break: an answer is one line."""
     size = vocabulary.get_vocab_size()
     return tuple(number for number in range(size) if "\n" in vocabulary.decode([number]))
 
 
 def rendered(tokenizer: Tokenizer, rows: Sequence[tuple[str, str]]) -> tuple[TokenText, TokenText]:
-    """The tokens around a context, of one plain text and nothing more: the model has no
-    special token."""
+    """Return the tokens around a context, of one plain text and nothing more.
+
+    The model has no special token.
+    """
     if rows[0][0] != TEXT:
         raise SettingsError("demo/retriever takes one plain text, no chat. Use --template text-en.")
     head, _, tail = "".join(text for _, text in rows).partition(MARK)

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from functools import cache as once
 from typing import Any
 
-ROOM_TOKENS = 4096  # by which it grows at least; a quarter of its length when that is more
+# Tokens by which it grows at least; a quarter of its length if that is more.
+ROOM_TOKENS = 4096
 # By their names, as transformers is imported late. Each of `_COPIED` has states of its own, and
 # `_HYBRID` the keys and values of every token beside them. A dummy shares another layer's.
 _FULL = ("DynamicLayer", "DummyLayer", "RoomyLayer")
@@ -54,16 +55,17 @@ def give_room(cache: Any) -> None:
 
 @once
 def _roomy_layer() -> Any:
-    """transformers' plain layer, made to write in place. A class made late, as its base is
-    imported late."""
+    """Return transformers' plain layer, made to write in place.
+
+    The class is made late, as its base is imported late.
+    """
     from transformers.cache_utils import DynamicLayer
 
     return type("RoomyLayer", (DynamicLayer,), {"update": _update})
 
 
 def _update(layer: Any, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-    """Add keys and values, (batch, kv_heads, tokens, head_dim); return all of them, as
-    views."""
+    """Add keys and values, (batch, kv_heads, tokens, head_dim), and return views of all."""
     start = layer.keys.shape[-2]
     stop = start + key_states.shape[-2]
     keys, values = (
@@ -77,98 +79,105 @@ def _update(layer: Any, key_states: Any, value_states: Any, *_: Any, **__: Any) 
     return layer.keys, layer.values
 
 
-def _with_room(room: Any, held: Any, tokens: int) -> Any:
-    """The room itself, or where it is too small a larger one that holds the same."""
+def _with_room(room: Any, tensor: Any, tokens: int) -> Any:
+    """Return the room itself, or a larger one that holds the same if it is too small."""
     if tokens <= room.shape[-2]:
         return room
-    shape = list(held.shape)
+    shape = list(tensor.shape)
     shape[-2] = tokens + max(ROOM_TOKENS, tokens // 4)
-    larger = held.new_empty(shape)
-    larger[..., : held.shape[-2], :] = held
+    larger = tensor.new_empty(shape)
+    larger[..., : tensor.shape[-2], :] = tensor
     return larger
 
 
 def is_sliding(layer: Any) -> bool:
-    """Whether a layer keeps the last tokens only."""
+    """Return True if a layer keeps the last tokens only."""
     return bool(getattr(layer, "is_sliding", False))
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Copies of the windows and recurrent states that a known cache holds at one length; () for a
-    full layer."""
+    """Copies of the windows and recurrent states that a known cache holds at one length.
+
+    It is () for a full layer.
+    """
 
     layers: tuple[Mapping[str, Any], ...]
 
     @classmethod
     def of(cls, cache: Any) -> Snapshot:
-        """A copy of what the cache could not be cropped back to."""
+        """Copy what the cache could not be cropped back to."""
         return cls(tuple(_states(layer) for layer in cache.layers))
 
     def put(self, cache: Any, length_tokens: int) -> None:
-        """Bring the cache back to the length that the snapshot was made at."""
+        """Bring the cache back to the length at which the snapshot was made."""
         for layer, states in zip(cache.layers, self.layers, strict=True):
             vars(layer).update(_copied(dict(states)))
-            grows = type(layer).__name__ in (*_FULL, _HYBRID)
-            if grows and getattr(layer, "keys", None) is not None:
+            has_keys = type(layer).__name__ in (*_FULL, _HYBRID)
+            if has_keys and getattr(layer, "keys", None) is not None:
                 layer.keys = layer.keys[..., :length_tokens, :]
                 layer.values = layer.values[..., :length_tokens, :]
 
 
 def _states(layer: Any) -> dict[str, Any]:
-    """Copies of what a layer holds beside what grows with each token."""
+    """Return copies of what a layer holds besides what grows with each token."""
     kind = type(layer).__name__
     if kind in _FULL:
         return {}
-    grows = ("keys", "values") if kind == _HYBRID else ()
-    return {name: _copied(value) for name, value in vars(layer).items() if name not in grows}
+    growing = ("keys", "values") if kind == _HYBRID else ()
+    return {name: _copied(value) for name, value in vars(layer).items() if name not in growing}
 
 
 def _copied(value: Any) -> Any:
-    """A value with copies of all tensors in it."""
+    """Return a value with copies of all tensors in it."""
     if hasattr(value, "clone"):
         return value.clone()
     if isinstance(value, dict):
-        return {key: _copied(each) for key, each in value.items()}
+        return {key: _copied(part) for key, part in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_copied(each) for each in value)
+        return type(value)(_copied(part) for part in value)
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """at: tokens up to which positions are turned in one way. steady: whether there is one other
-    way beyond; else each length has its own."""
+    """A length beyond which a model turns its positions in another way.
+
+    at: tokens up to which positions are turned in one way. steady: whether there is one other way
+    beyond; else each length has its own.
+    """
 
     at: int
     steady: bool
 
     def side(self, tokens: int) -> int:
-        """A number that is equal for two lengths whose keys serve each other."""
+        """Return a number that is equal for two lengths whose keys serve each other."""
         if tokens <= self.at:
             return 0
         return -1 if self.steady else tokens
 
 
 def configured_switch(config: Mapping[str, Any]) -> Switch | None:
-    """Where a model's positions switch, by its configuration; None where it names no such
-    positions."""
-    found = []
+    """Return where a model's positions switch, by its configuration.
+
+    Returns None if it names no such positions.
+    """
+    switches = []
     for holder, rope in _ropes(config):
         kind = str(rope.get("rope_type", rope.get("type", "")))
         if kind not in ("longrope", "su", "dynamic") or rope.get("alpha"):
             continue
         names = ("max_position_embeddings",) if kind == "dynamic" else ()
         names = (*names, "original_max_position_embeddings", "max_position_embeddings")
-        sizes = [each.get(name) for name in names for each in (rope, holder, config)]
-        known = [size for size in sizes if isinstance(size, int) and size > 0]
-        found += [Switch(known[0], kind != "dynamic")] if known else []
-    return min(found, key=lambda each: each.at, default=None)
+        sizes = [part.get(name) for name in names for part in (rope, holder, config)]
+        known_sizes = [size for size in sizes if isinstance(size, int) and size > 0]
+        if known_sizes:
+            switches.append(Switch(known_sizes[0], steady=kind != "dynamic"))
+    return min(switches, key=lambda switch: switch.at, default=None)
 
 
 def _ropes(config: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Everything in a configuration that names a kind of rotary positions, and what holds
-    it."""
+    """Yield each part of a configuration that names rotary positions, behind what holds it."""
     for value in config.values():
         if isinstance(value, Mapping):
             if "rope_type" in value or "type" in value:

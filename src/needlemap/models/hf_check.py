@@ -21,28 +21,36 @@ from needlemap.models.hf_engine import GENERATED, WAYS, HuggingFaceEngine
 from needlemap.models.model_files import position_limit
 from needlemap.models.walk import Ids, Logits
 
-_TOKENS, _MOST = 48, 640  # of the longer prompt: as a rule, and to cross a window or a switch
-_CHEAP = {"cpu": 2e10, "cuda": 2e13}  # weights times tokens that such a longer prompt may take
-_STEPS = 2  # single tokens behind a prompt
-_FEW = 8  # tokens; products of so few are computed otherwise than those of dozens
-_TIMES = 3.0  # a difference is more than so many times what rounding does
-_UNLIKE = 0.1  # of the logits' spread: more than rounding ever does
+# Tokens of the longer prompt: as a rule, and to cross a window or a switch.
+_TOKENS, _MOST = 48, 640
+# Weights times tokens that such a longer prompt may take.
+_CHEAP = {"cpu": 2e10, "cuda": 2e13}
+# Single tokens behind a prompt.
+_STEPS = 2
+# Tokens. Products of so few are computed otherwise than those of dozens.
+_FEW = 8
+# A difference is more than so many times what rounding does.
+_TIMES = 3.0
+# Of the logits' spread: more than rounding ever does.
+_UNLIKE = 0.1
 _ENCODER = (
     "it is an encoder: what it computes for a token changes with the tokens behind it. needlemap "
-    "asks causal "
-    "(decoder-only) language models."
+    "asks causal (decoder-only) language models."
 )
 _MEMORY = (
     "the same tokens, computed twice without a cache, come out differently: no answer of it could "
     "be trusted."
 )
-_FINE, _COARSE = 1e-3, 1e-2  # of the spread: what rounding may do at least, in float32 and below
+# Of the spread: what rounding may do at least, in float32 and below.
+_FINE, _COARSE = 1e-3, 1e-2
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Tokens, and the logits behind each of them from a pass without a cache, (tokens,
-    vocabulary)."""
+    """Tokens, and the logits behind each of them from a pass without a cache.
+
+    rows: (tokens, vocabulary).
+    """
 
     ids: Ids
     rows: Logits
@@ -50,9 +58,13 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class CacheCheck:
-    """Two texts that share their first `parting` tokens, and one that goes on behind the long one
-    where that is cheap. most: the largest difference that rounding explains; spread: of the
-    logits."""
+    """Two texts with a common start, and one that continues the long one if that is cheap.
+
+    Attributes:
+        parting: How many of their first tokens the two share.
+        most: The largest difference that rounding explains.
+        spread: The logits' own.
+    """
 
     long: Text
     short: Text
@@ -63,9 +75,11 @@ class CacheCheck:
 
 
 def settle(engine: HuggingFaceEngine, sample: Ids | None = None) -> tuple[str, ...]:
-    """Let an engine compute in the first way that gives what passes without a cache give; what
-    a user should know of that. sample: tokens of any text. Raises SettingsError for a model
-    that has no such way."""
+    """Let an engine compute in the first way that gives what passes without a cache give.
+
+    Returns what a user should know of that. sample: tokens of any text. Raises SettingsError for a
+    model that has no such way.
+    """
     try:
         _settle(engine, sample)
     except Unmeasured as error:
@@ -77,109 +91,128 @@ def settle(engine: HuggingFaceEngine, sample: Ids | None = None) -> tuple[str, .
 
 def _settle(engine: HuggingFaceEngine, sample: Ids | None) -> None:
     """Let an engine compute in the first good way. Raises SettingsError or Unmeasured."""
-    one, other = _drawn(engine, sample)
-    rows, parting = engine.alone(one, len(one)), len(one) // 2
+    long_ids, short_source = _drawn(engine, sample)
+    rows = engine.alone(long_ids, len(long_ids))
+    parting = len(long_ids) // 2
     spread = _spread(rows)
     least = (_FINE if _is_fine(engine) else _COARSE) * spread
-    short = _short(engine, other)
+    short = _short(engine, short_source)
     # The same tokens with others behind them: alike, but where weights are quantised by what all
     # tokens are.
-    rounding = difference(rows[:parting], _beside(engine, short, other)[:parting])
-    if engine.way.cached and not _is_fine(engine) and _is_one_side(engine, one, _FEW):
-        rounding = max(rounding, difference(rows[:_FEW], engine.alone(one[:_FEW], _FEW)))
-    far = _far(engine, one, other)
-    beyond = 0.0 if far is None else difference(rows, far.rows[: len(one)])
-    if not max(rounding, beyond) <= (_UNLIKE * spread if engine.way.cached else least):
-        _refuse_unless_generated(engine, one, rows, least)
+    rounding = difference(rows[:parting], _beside(engine, short, short_source)[:parting])
+    if engine.way.cached and not _is_fine(engine) and _is_one_side(engine, long_ids, _FEW):
+        rounding = max(rounding, difference(rows[:_FEW], engine.alone(long_ids[:_FEW], _FEW)))
+    far = _far(engine, long_ids, short_source)
+    beyond = 0.0 if far is None else difference(rows, far.rows[: len(long_ids)])
+    most_rounding = _UNLIKE * spread if engine.way.cached else least
+    # A comparison with NaN is False.
+    if not max(rounding, beyond) <= most_rounding:
+        _refuse_unless_generated(engine, long_ids, rows, least)
         return
-    check = CacheCheck(Text(one, rows), short, far, parting, max(_TIMES * rounding, least), spread)
-    ways, chunk = WAYS[WAYS.index(engine.way) :], engine.chunk
+
+    check = CacheCheck(
+        long=Text(long_ids, rows),
+        short=short,
+        far=far,
+        parting=parting,
+        most=max(_TIMES * rounding, least),
+        spread=spread,
+    )
+    ways = WAYS[WAYS.index(engine.way) :]
+    chunk = engine.chunk
     # Some models count positions from elsewhere than 0, and some count them wrong behind a cache.
-    given = (True, False) if engine.positions else (False,)
-    for engine.way, engine.positions in product(ways, given):
+    with_positions = (True, False) if engine.positions else (False,)
+    for engine.way, engine.positions in product(ways, with_positions):
         if not engine.way.cached or _is_good(engine, check):
             break
     engine.chunk = chunk
 
 
 def _drawn(engine: HuggingFaceEngine, sample: Ids | None) -> tuple[Ids, Ids]:
-    """Two texts of one length whose first halves are the same."""
+    """Return two texts of one length whose first halves are the same."""
     size = _size(engine)
-    draw = np.random.default_rng(0)
-    known = (
-        np.arange(engine.vocabulary, dtype=np.int32)
-        if sample is None or not len(sample)
-        else sample
-    )
-    one, other = (
-        draw.choice(known, size).astype(np.int32),
-        draw.choice(known, size).astype(np.int32),
-    )
-    other[: size // 2] = one[: size // 2]
-    other[size // 2] = next((token for token in known if token != one[size // 2]), other[size // 2])
-    return one, other
+    random = np.random.default_rng(0)
+    tokens = sample
+    if tokens is None or not len(tokens):
+        tokens = np.arange(engine.vocabulary, dtype=np.int32)
+    long_ids = random.choice(tokens, size).astype(np.int32)
+    other_ids = random.choice(tokens, size).astype(np.int32)
+    half = size // 2
+    other_ids[:half] = long_ids[:half]
+    others = (token for token in tokens if token != long_ids[half])
+    other_ids[half] = next(others, other_ids[half])
+    return long_ids, other_ids
 
 
-def _short(engine: HuggingFaceEngine, other: Ids) -> Text:
-    """The shorter text, on this side of a switch; as long as the other where no cache is
-    walked."""
-    size = len(other) // 2 + len(other) // 4 if engine.way.cached else len(other)
-    ids = other[: size if engine.switch is None else min(size, engine.switch.at)]
+def _short(engine: HuggingFaceEngine, other_ids: Ids) -> Text:
+    """Return the shorter text, on this side of a switch.
+
+    It is as long as the other if no cache is walked.
+    """
+    size = len(other_ids)
+    if engine.way.cached:
+        size = size // 2 + size // 4
+    if engine.switch is not None:
+        size = min(size, engine.switch.at)
+    ids = other_ids[:size]
     return Text(ids, engine.alone(ids, len(ids)))
 
 
 def _is_fine(engine: HuggingFaceEngine) -> bool:
-    """Whether weights are in float32."""
+    """Return True if weights are in float32."""
     return "float32" in str(engine.model.dtype)
 
 
-def _beside(engine: HuggingFaceEngine, short: Text, other: Ids) -> Logits:
-    """Logits of a text that begins as the long one, and lies on the same side of a switch."""
-    return (
-        short.rows
-        if _is_one_side(engine, other, len(short.ids))
-        else engine.alone(other, len(other))
-    )
+def _beside(engine: HuggingFaceEngine, short: Text, other_ids: Ids) -> Logits:
+    """Return logits of a text that starts as the long one, on the same side of a switch."""
+    if _is_one_side(engine, other_ids, len(short.ids)):
+        return short.rows
+    return engine.alone(other_ids, len(other_ids))
 
 
 def _is_one_side(engine: HuggingFaceEngine, text: Ids, tokens: int) -> bool:
-    """Whether no switch lies between a text's first tokens and the whole of it."""
+    """Return True if no switch lies between a text's first tokens and the whole of it."""
     return engine.switch is None or not tokens <= engine.switch.at < len(text)
 
 
-def _far(engine: HuggingFaceEngine, one: Ids, other: Ids) -> Text | None:
-    """A longer text with the same beginning, as long as is cheap and the model has positions
-    for."""
+def _far(engine: HuggingFaceEngine, long_ids: Ids, other_ids: Ids) -> Text | None:
+    """Return a longer text with the same start, or None.
+
+    It is as long as is cheap and as the model has positions for.
+    """
     tokens = min(_cheap(engine), position_limit(engine.model.config) or _MOST)
-    if engine.switch is not None or tokens <= len(one):
+    if engine.switch is not None or tokens <= len(long_ids):
         return None
-    ids = np.concatenate([one, np.resize(other, tokens - len(one))])
+    ids = np.concatenate([long_ids, np.resize(other_ids, tokens - len(long_ids))])
     try:
         return Text(ids, engine.alone(ids, len(ids)))
     except Unmeasured:
         raise
-    except Exception:  # it takes no such text, whatever its configuration says
+    # It takes no such text, whatever its configuration says.
+    except Exception:
         return None
 
 
 def _refuse_unless_generated(
     engine: HuggingFaceEngine, ids: Ids, rows: Logits, least: float
 ) -> None:
-    """Ask a model that looks ahead through its own `generate`, where its code prepares what
-    that computes. Raises SettingsError for others: encoders, and those that come out
-    differently each time."""
+    """Let a model that looks ahead compute by its own `generate`, if its code prepares that.
+
+    Raises SettingsError for others: encoders, and those that come out differently each time.
+    """
     if not difference(rows, engine.alone(ids, len(ids))) <= least:
         raise SettingsError(_MEMORY)
     if not engine.prepares_itself() or getattr(engine.model.config, "is_decoder", None) is False:
         raise SettingsError(_ENCODER)
     engine.way = GENERATED
-    once, again = (_generated(engine, ids) for _ in range(2))
-    if not difference(once, again) <= least:
+    first = _generated(engine, ids)
+    second = _generated(engine, ids)
+    if not difference(first, second) <= least:
         raise SettingsError(_MEMORY)
 
 
 def _generated(engine: HuggingFaceEngine, ids: Ids) -> Logits:
-    """Logits of single tokens behind a text."""
+    """Return logits of single tokens behind a text."""
     start = len(ids) - _STEPS
     engine.crop(0)
     engine.prepare(start, ())
@@ -188,50 +221,52 @@ def _generated(engine: HuggingFaceEngine, ids: Ids) -> Logits:
 
 
 def _size(engine: HuggingFaceEngine) -> int:
-    """Tokens of the longer prompt: across the window and the switch where that is cheap."""
-    most, size = _cheap(engine), _TOKENS
+    """Return the tokens of the longer prompt: across the window and the switch if that is cheap."""
+    most = _cheap(engine)
+    size = _TOKENS
     if engine.sliding is not None and 2 * engine.sliding + 16 <= most:
         size = max(size, 2 * engine.sliding + 16)
     if engine.switch is None:
         return size
-    if not engine.switch.steady:  # beyond it, each length has positions of its own
-        return min(size, engine.switch.at)
-    return engine.switch.at + 24 if engine.switch.at + 24 <= most else min(size, engine.switch.at)
+    # Beyond a switch that is not steady, each length has positions of its own.
+    if engine.switch.steady and engine.switch.at + 24 <= most:
+        return engine.switch.at + 24
+    return min(size, engine.switch.at)
 
 
 def _cheap(engine: HuggingFaceEngine) -> int:
-    """Tokens that a longer pass may have."""
-    weights = sum(each.numel() for each in engine.model.parameters())
+    """Return the tokens that a longer pass may have."""
+    weights = sum(parameter.numel() for parameter in engine.model.parameters())
     return min(_MOST, int(_CHEAP.get(engine.device.type, _CHEAP["cpu"]) / max(weights, 1)))
 
 
 def _is_good(engine: HuggingFaceEngine, check: CacheCheck) -> bool:
-    """Whether the engine's way gives what passes without a cache give."""
+    """Return True if the engine's way gives what passes without a cache give."""
     try:
         pairs = _walk(engine, check)
     except Unmeasured:
         raise
-    except Exception:  # a model's own code may raise anything
+    # A model's own code may raise anything.
+    except Exception:
         return False
     # Single tokens behind a fresh prompt: some models scan a prompt otherwise than they step.
-    alone = pairs[0][1]
-    steps = check.most
-    if alone <= max(check.most, _UNLIKE * check.spread):
-        steps = max(check.most, _TIMES * alone)
-    return all(prompt <= check.most and step <= steps for prompt, step in pairs)
+    fresh_step = pairs[0][1]
+    most_step = check.most
+    if fresh_step <= max(check.most, _UNLIKE * check.spread):
+        most_step = max(check.most, _TIMES * fresh_step)
+    return all(prompt <= check.most and step <= most_step for prompt, step in pairs)
 
 
 def _walk(engine: HuggingFaceEngine, check: CacheCheck) -> list[tuple[float, float]]:
-    """For each text the differences of its prompt's logits, and of single tokens' behind
-    it."""
-    size, way = len(check.long.ids), engine.way
+    """Return the differences of each text's logits: its prompt's, and single tokens' behind it."""
+    size, mode = len(check.long.ids), engine.way
     engine.crop(0)
     engine.chunk = size
     pairs = [_logit_differences(engine, check, check.long, 0, _STEPS)]
     pairs.append(_logit_differences(engine, check, check.short, check.parting, _STEPS))
-    engine.chunk = -(-(size - check.parting if way.share else size) // 3)
+    engine.chunk = -(-(size - check.parting if mode.share else size) // 3)
     pairs.append(_logit_differences(engine, check, check.long, check.parting, 0))
-    if check.far is not None and way.pieces:
+    if check.far is not None and mode.pieces:
         engine.chunk = -(-(len(check.far.ids) - size) // 2)
         pairs.append(_logit_differences(engine, check, check.far, size, 0))
     return pairs
@@ -240,12 +275,14 @@ def _walk(engine: HuggingFaceEngine, check: CacheCheck) -> list[tuple[float, flo
 def _logit_differences(
     engine: HuggingFaceEngine, check: CacheCheck, text: Text, shared: int, steps: int
 ) -> tuple[float, float]:
-    """The differences of a prompt's logits behind what it shares with the one before, and of
-    so many single tokens' behind it."""
+    """Return the differences of a prompt's logits, and of so many single tokens' behind it.
+
+    The prompt's are those behind what it shares with the one before.
+    """
     stop = len(text.ids) - steps
     engine.prepare(stop, (check.parting,))
-    kept = engine.crop(shared)
-    prompt = difference(engine.extend_all(text.ids[kept:stop]), text.rows[kept:stop])
+    held = engine.crop(shared)
+    prompt = difference(engine.extend_all(text.ids[held:stop]), text.rows[held:stop])
     if not steps:
         return prompt, 0.0
     rows = [engine.extend(text.ids[place : place + 1]) for place in range(stop, len(text.ids))]
@@ -254,21 +291,24 @@ def _logit_differences(
 
 
 def difference(left: Logits, right: Logits) -> float:
-    """The median over positions of the root mean square difference of two (tokens, vocabulary)
-    logits. What is added to all of a position does not count."""
-    both = np.nan_to_num(left - right, posinf=0.0, neginf=0.0)
-    both -= both.mean(axis=-1, keepdims=True)
-    return float(np.median(np.sqrt((both * both).mean(axis=-1))))
+    """Return the median root mean square difference of two (tokens, vocabulary) logits.
+
+    The median is over positions. What is added to all of a position does not count.
+    """
+    gap = np.nan_to_num(left - right, posinf=0.0, neginf=0.0)
+    gap -= gap.mean(axis=-1, keepdims=True)
+    return float(np.median(np.sqrt((gap * gap).mean(axis=-1))))
 
 
 def _spread(rows: Logits) -> float:
-    """The logits' standard deviation at a position in the middle of them all."""
+    """Return the logits' standard deviation at a position in the middle of them all."""
     return float(np.median(np.nan_to_num(rows, posinf=0.0, neginf=0.0).std(axis=-1)))
 
 
 def _notes(engine: HuggingFaceEngine) -> tuple[str, ...]:
-    """What a user should know of how an engine computes."""
-    way, notes = engine.way, []
+    """Return what a user should know of how an engine computes."""
+    way = engine.way
+    notes = []
     if way == GENERATED:
         notes.append(
             "what it computes for a token changes with the tokens behind it: each answer token is "
@@ -288,7 +328,6 @@ def _notes(engine: HuggingFaceEngine) -> tuple[str, ...]:
     if engine.switch is not None:
         notes.append(
             f"positions are turned otherwise beyond {engine.switch.at:,} tokens: prompts on one "
-            f"side of that "
-            f"share nothing with those on the other"
+            f"side of that share nothing with those on the other"
         )
     return tuple(notes)

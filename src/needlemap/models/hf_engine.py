@@ -32,10 +32,14 @@ _NO_ROOM = re.compile(r"out of memory|can't allocate memory|not enough memory", 
 
 @dataclass(frozen=True, slots=True)
 class CacheMode:
-    """How prompts are computed. share: what two have in common is computed once. pieces: in chunks.
-    cached: False where each token computes the whole text anew. generated: so, through the model's
-    own
-    `generate`."""
+    """How prompts are computed.
+
+    Attributes:
+        share: What two have in common is computed once.
+        pieces: They are computed in chunks.
+        cached: False if each token computes the whole text anew.
+        generated: It does so through the model's own `generate`.
+    """
 
     share: bool = True
     pieces: bool = True
@@ -59,32 +63,42 @@ _RANDOM = (
 class HuggingFaceEngine(Engine):
     """One sequence's cache, and the model that extends it in chunks.
 
-    share: whether prompts shall share. way: how they are computed; may be changed while the cache
-    is empty. positions: whether they are given to the model behind a cache, or it counts them
-    itself. switch: where positions are turned otherwise. sliding: tokens of the smallest window.
-    vocabulary: how many tokens it tells apart. cache: the model's own object, None while it is
-    empty.
+    Attributes:
+        share: Whether prompts shall share.
+        way: How they are computed; may be changed while the cache is empty.
+        positions: Whether they are given to the model behind a cache, or it counts them itself.
+        switch: Where positions are turned otherwise.
+        sliding: The tokens of the smallest window.
+        vocabulary: How many tokens it knows.
+        cache: The model's own object; None while it is empty.
     """
 
     def __init__(self, model: Any, chunk_tokens: int, *, share: bool = True) -> None:
         import torch
 
-        self._torch, self.model = torch, model
+        self._torch = torch
+        self.model = model
         self.chunk = chunk_tokens
         self.device = torch.device(first_device(model))
-        takes = inspect.signature(model.forward).parameters
-        self._any = any(each.kind is each.VAR_KEYWORD for each in takes.values())
-        self._takes = set(takes)
-        self._cache_field = "cache_params" if "cache_params" in takes else "past_key_values"
+        parameters = inspect.signature(model.forward).parameters
+        self._takes_any = any(
+            parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+        )
+        self._takes = set(parameters)
+        self._cache_field = "cache_params" if "cache_params" in parameters else "past_key_values"
         names = ("logits_to_keep", "num_logits_to_keep")
-        self._keep_field = next((name for name in names if name in takes), None)
-        self.positions = "position_ids" in takes
+        self._keep_field = next((name for name in names if name in parameters), None)
+        self.positions = "position_ids" in parameters
         self.switch = configured_switch(model.config.to_dict())
-        self.way, self._known, self._snaps = CacheMode(), False, False
-        self._made = False
+        self.way = CacheMode()
+        self._is_known = False
+        self._needs_snapshots = False
+        self._is_ready = False
         self.cache: Any = None
         self._ids: Ids = np.empty(0, np.int32)
-        self._coming, self._partings, self._side = 0, frozenset[int](), 0
+        self._coming = 0
+        self._partings: frozenset[int] = frozenset()
+        self._side = 0
         self._snapshots: dict[int, Snapshot] = {}
         self.sliding: int | None = None
         self._look(share)
@@ -93,49 +107,55 @@ class HuggingFaceEngine(Engine):
         """Compute a first token, which shows what cache the model makes."""
         token = np.zeros(1, np.int32)
         self.vocabulary = int(self._compute(token, 1).shape[-1])
-        self._made = True
+        self._is_ready = True
         layers = list(getattr(self.cache, "layers", ()))
         self.sliding = min(
             (layer.sliding_window for layer in layers if is_sliding(layer)), default=None
         )
-        self._known = is_known(self.cache)
-        self._snaps = self._known and not is_full(self.cache)
-        self.share, self.way = share, CacheMode(share=share and self._known, pieces=self._known)
-        self.way = WAYS[-1] if self.cache is None else self.way
+        self._is_known = is_known(self.cache)
+        self._needs_snapshots = self._is_known and not is_full(self.cache)
+        self.share = share
+        self.way = CacheMode(share=share and self._is_known, pieces=self._is_known)
+        if self.cache is None:
+            self.way = WAYS[-1]
         self.crop(0)
 
     def prepare(self, prompt_tokens: int, partings: Sequence[int]) -> None:
-        """Hear of the next prompt: its length, and where prompts asked later part from it."""
-        self._coming, self._partings = prompt_tokens, frozenset(partings)
+        """Take the next prompt's length, and where prompts asked later part from it."""
+        self._coming = prompt_tokens
+        self._partings = frozenset(partings)
 
     def extend(self, ids: Ids) -> Logits:
-        """Compute ids behind the cache; the last position's logits. Raises
-        Unmeasured(MEMORY)."""
+        """Compute ids behind the cache, and return the last position's logits.
+
+        Raises Unmeasured(MEMORY).
+        """
         last: Logits = self._rows(ids, 1)[-1][-1]
         return last
 
     def extend_all(self, ids: Ids) -> Logits:
-        """Compute ids behind the cache; every position's logits, (tokens, vocabulary)."""
+        """Compute ids behind the cache, and return all their logits, (tokens, vocabulary)."""
         return np.concatenate(self._rows(ids, len(ids)))
 
     def alone(self, ids: Ids, keep: int) -> Logits:
-        """Logits of the last `keep` positions of a text, from one pass without a cache."""
+        """Return logits of the last `keep` positions of a text, from one pass without a cache."""
         self._forget_lengths()
         with self._torch.inference_mode():
             return self._logits(self._call(ids, 0, keep, {"use_cache": False}), keep)
 
     def _forget_lengths(self) -> None:
-        """Compute one token, so that rotary modules that keep the positions of the longest text so
-        far drop them."""
+        """Let rotary modules drop the positions of the longest text so far.
+
+        They do so when one token is computed.
+        """
         if self.switch is not None and not self.switch.steady:
             with self._torch.inference_mode():
                 self._call(np.zeros(1, np.int32), 0, 1, {"use_cache": False})
 
     def crop(self, length_tokens: int) -> int:
-        """Keep the first length_tokens tokens, or as many as serve the coming prompt exactly;
-        how many.
+        """Keep the first length_tokens tokens, or as many as serve the coming prompt exactly.
 
-        Raises RuntimeError when the cache did not do it.
+        Returns how many are kept. Raises RuntimeError if the cache did not do it.
         """
         side = self._side_of(self._coming) if self._coming else self._side
         # Where each length is turned in its own way, what is added would be turned as a shorter
@@ -144,9 +164,9 @@ class HuggingFaceEngine(Engine):
         serves = self.way.share and fits
         kept = self._kept(length_tokens) if serves else 0
         self._snapshots = {
-            at: held
-            for at, held in self._snapshots.items()
-            if at <= kept and at in self._partings | {kept}
+            length: snapshot
+            for length, snapshot in self._snapshots.items()
+            if length <= kept and length in self._partings | {kept}
         }
         if kept < len(self._ids):
             self.cache = self._cropped(kept) if kept else None
@@ -155,14 +175,14 @@ class HuggingFaceEngine(Engine):
         return kept
 
     def _kept(self, length_tokens: int) -> int:
-        """How many of the first tokens the cache can be brought back to."""
-        if not self._snaps or len(self._ids) == length_tokens:
+        """Return how many of the first tokens the cache can be brought back to."""
+        if not self._needs_snapshots or len(self._ids) == length_tokens:
             return length_tokens
-        return max((at for at in self._snapshots if at <= length_tokens), default=0)
+        return max((length for length in self._snapshots if length <= length_tokens), default=0)
 
     def _cropped(self, length_tokens: int) -> Any:
-        """The cache, brought back to a length."""
-        if self._snaps:
+        """Return the cache, brought back to a length."""
+        if self._needs_snapshots:
             with self._torch.inference_mode():
                 self._snapshots[length_tokens].put(self.cache, length_tokens)
             return self.cache
@@ -179,41 +199,46 @@ class HuggingFaceEngine(Engine):
         return 0 if self.switch is None else self.switch.side(tokens)
 
     def _rows(self, ids: Ids, keep: int) -> list[Logits]:
-        """Logits of the last `keep` positions, at most, of each piece."""
+        """Return logits of the last `keep` positions, at most, of each piece."""
         start = len(self._ids)
         if not start and not self._coming:
             self._side = self._side_of(len(ids))
-        rows, place = [], start
+        rows: list[Logits] = []
+        place = start
         for stop in self._stops(len(ids)):
             part = ids[place - start : stop - start]
             rows.append(self._forward(part, min(keep, len(part))))
-            if self._snaps and self.way.share and stop in self._partings:
+            if self._needs_snapshots and self.way.share and stop in self._partings:
                 with self._torch.inference_mode():
                     self._snapshots[stop] = Snapshot.of(self.cache)
             place = stop
         return rows
 
     def _stops(self, count: int) -> list[int]:
-        """Where the pieces end that so many tokens are computed in.
+        """Return where the pieces end in which so many tokens are computed.
 
         Beyond a switch, a first piece that ended before it would be turned as a short text.
         """
         start, stop = len(self._ids), len(self._ids) + count
         if not (self.way.cached and (self.way.pieces or start)):
             return [stop]
-        size, least, cuts = self.chunk if self.way.pieces else 1, start + 1, {stop}
+        size = self.chunk if self.way.pieces else 1
+        least = start + 1
+        cuts = {stop}
         if self.switch is not None and stop > self.switch.at:
             if self._side and not start and not self.switch.steady:
                 return [stop]
-            size = size if self.switch.steady else 1
+            if not self.switch.steady:
+                size = 1
             cuts.add(self.switch.at)
-            least = self.switch.at + 1 if self._side else least
-        if self._snaps and self.way.share:
+            if self._side:
+                least = self.switch.at + 1
+        if self._needs_snapshots and self.way.share:
             cuts |= self._partings
         return _ends(start, sorted(cut for cut in cuts if least <= cut <= stop), size, least)
 
     def _forward(self, ids: Ids, keep: int) -> Logits:
-        """Logits of the last `keep` positions, (keep, vocabulary)."""
+        """Return logits of the last `keep` positions, (keep, vocabulary)."""
         self.check()
         try:
             return self._compute(ids, keep)
@@ -234,81 +259,94 @@ class HuggingFaceEngine(Engine):
             self._ids = whole
             return rows
         with self._torch.inference_mode():
-            if (
-                self.cache is not None
-                and self._side == 0 != self._side_of(len(whole))
-                and self._drops(whole)
-            ):
-                ids, self.cache, self._side = whole, None, self._side_of(len(whole))
+            side = self._side_of(len(whole))
+            crosses = self.cache is not None and self._side == 0 and side != 0
+            if crosses and self._drops(whole):
+                ids = whole
+                self.cache = None
+                self._side = side
             fields = {self._cache_field: self.cache, "use_cache": True}
-            start, fresh = len(whole) - len(ids), self.cache is None
-            made = self._call(ids, start, keep, fields)
-            self.cache, self._ids = getattr(made, self._cache_field, None), whole
-            if fresh and self._known:
+            start, is_fresh = len(whole) - len(ids), self.cache is None
+            output = self._call(ids, start, keep, fields)
+            self.cache = getattr(output, self._cache_field, None)
+            self._ids = whole
+            if is_fresh and self._is_known:
                 give_room(self.cache)
-            return self._logits(made, keep)
+            return self._logits(output, keep)
 
     def _drops(self, whole: Ids) -> bool:
-        """Whether the model itself computes the whole text anew where an answer crosses the
-        switch."""
+        """Return True if the model itself computes the whole text anew beyond a switch.
+
+        It is asked where an answer crosses the switch.
+        """
         tokens = self._tokens(whole)
         fields = {self._cache_field: self.cache, "attention_mask": self._torch.ones_like(tokens)}
         try:
-            made = self.model.prepare_inputs_for_generation(tokens, use_cache=True, **fields)
-        except Exception:  # a model's own code may raise anything
+            inputs = self.model.prepare_inputs_for_generation(tokens, use_cache=True, **fields)
+        # A model's own code may raise anything.
+        except Exception:
             return False
-        return made.get(self._cache_field) is None
+        return inputs.get(self._cache_field) is None
 
     def prepares_itself(self) -> bool:
-        """Whether the model's own code says what its `generate` computes."""
-        made = getattr(type(self.model), "prepare_inputs_for_generation", None)
-        return made is not None and not made.__module__.startswith("transformers.generation")
+        """Return True if the model's own code decides what its `generate` computes."""
+        prepare = getattr(type(self.model), "prepare_inputs_for_generation", None)
+        return prepare is not None and not prepare.__module__.startswith("transformers.generation")
 
     def _generated(self, whole: Ids, keep: int) -> Logits:
-        """Logits of the last `keep` positions as the model's own `generate` meets them, which
-        is made to pick what follows the prompt."""
+        """Return logits of the last `keep` positions as the model's own `generate` meets them.
+
+        It is made to pick what follows the prompt.
+        """
         prompt, start = self._tokens(whole[: self._coming]), self._coming
-        wanted = [*whole[start:].tolist(), 0]  # whatever is picked last does not count
+        # The last pick does not count.
+        followers = [*whole[start:].tolist(), 0]
         with self._undrawn(len(whole)):
-            made = self.model.generate(
+            output = self.model.generate(
                 prompt,
                 attention_mask=self._torch.ones_like(prompt),
-                max_new_tokens=len(wanted),
+                max_new_tokens=len(followers),
                 do_sample=False,
                 num_beams=1,
                 eos_token_id=None,
                 pad_token_id=0,
-                prefix_allowed_tokens_fn=lambda _, ids: [wanted[len(ids) - start]],
+                prefix_allowed_tokens_fn=lambda _, ids: [followers[len(ids) - start]],
                 return_dict_in_generate=True,
                 output_logits=True,
             )
-        return finite(np.stack([row[0].float().cpu().numpy() for row in made.logits[-keep:]]))
+        return finite(np.stack([row[0].float().cpu().numpy() for row in output.logits[-keep:]]))
 
     def _call(self, ids: Ids, start: int, keep: int, fields: dict[str, Any]) -> Any:
-        """What the model makes of tokens behind `start` others."""
-        given = {**fields, "return_dict": True}
+        """Return what the model makes of tokens behind `start` others."""
+        arguments = {**fields, "return_dict": True}
         if self._keep_field is not None:
-            given[self._keep_field] = keep
-        given = {name: value for name, value in given.items() if self._any or name in self._takes}
+            arguments[self._keep_field] = keep
+        arguments = {
+            name: value
+            for name, value in arguments.items()
+            if self._takes_any or name in self._takes
+        }
         if self.positions and start:
-            places = self._torch.arange(start, start + len(ids), device=self.device)
-            given["position_ids"] = places[None]
+            positions = self._torch.arange(start, start + len(ids), device=self.device)
+            arguments["position_ids"] = positions[None]
         tokens = self._tokens(ids)
         with self._undrawn(start + len(ids)), split_attention():
-            return self.model(input_ids=tokens, **given)
+            return self.model(input_ids=tokens, **arguments)
 
     @contextmanager
     def _undrawn(self, tokens: int) -> Iterator[None]:
-        """Raises Unmeasured where random numbers were drawn. A first pass may, for modules
-        made only then."""
+        """Raise Unmeasured if random numbers were drawn inside.
+
+        A first pass may draw, for modules made only then.
+        """
         before = self._dice()
         yield
         after = self._dice()
-        if self._made and not all(map(self._torch.equal, before, after)):
+        if self._is_ready and not all(map(self._torch.equal, before, after)):
             raise Unmeasured(Failure.MODEL, _RANDOM.format(tokens=tokens))
 
     def _dice(self) -> list[Any]:
-        """The states of the generators of random numbers that a model may draw from."""
+        """Return the states of the generators of random numbers that a model may draw from."""
         states = [self._torch.get_rng_state()]
         if self.device.type == "cuda":
             states.append(self._torch.cuda.get_rng_state(self.device))
@@ -317,13 +355,16 @@ class HuggingFaceEngine(Engine):
     def _tokens(self, ids: Ids) -> Any:
         return self._torch.from_numpy(ids.astype(np.int64))[None].to(self.device)
 
-    def _logits(self, made: Any, keep: int) -> Logits:
-        return finite(made.logits[0, -keep:].float().cpu().numpy())
+    def _logits(self, output: Any, keep: int) -> Logits:
+        return finite(output.logits[0, -keep:].float().cpu().numpy())
 
 
 def finite(logits: Logits) -> Logits:
-    """Logits, (tokens, vocabulary), as they are; -inf rules a token out. Raises Unmeasured for
-    NaN, infinity, and a row that rules out all: no token could be read off them."""
+    """Return logits, (tokens, vocabulary), as they are; -inf rules a token out.
+
+    Raises Unmeasured for NaN, infinity, and a row that rules out all: no token could be read off
+    them.
+    """
     if not np.isfinite(logits.max(axis=-1)).all():
         raise Unmeasured(
             Failure.MODEL,
@@ -334,8 +375,9 @@ def finite(logits: Logits) -> Logits:
 
 
 def _ends(start: int, cuts: Sequence[int], size: int, least: int) -> list[int]:
-    """Ends of pieces of at most `size` tokens (the first one may be longer, up to `least`)
-    that end at all cuts.
+    """Return ends of pieces of at most `size` tokens that end at all cuts.
+
+    The first piece may be longer, up to `least`.
 
     >>> _ends(0, [5, 12], 4, 1), _ends(0, [12], 4, 7)
     ([4, 5, 9, 12], [7, 11, 12])
@@ -349,9 +391,11 @@ def _ends(start: int, cuts: Sequence[int], size: int, least: int) -> list[int]:
 
 
 def first_device(model: Any) -> Any:
-    """Where a model wants its tokens. Offloaded weights say 'meta' of themselves; what moves
-    them knows."""
+    """Return where a model wants its tokens.
+
+    Offloaded weights report 'meta'; what moves them knows.
+    """
     embeddings = model.get_input_embeddings()
     mover = getattr(embeddings, "_hf_hook", None)
-    found = getattr(mover, "execution_device", None)
-    return embeddings.weight.device if found is None else found
+    device = getattr(mover, "execution_device", None)
+    return embeddings.weight.device if device is None else device

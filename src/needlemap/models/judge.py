@@ -32,7 +32,8 @@ from needlemap.settings.prices import Prices
 from needlemap.tasks import Reference
 
 LOWEST, HIGHEST = map(int, VERDICTS)
-_LEAST_BYTES = 3  # of text in a token, for upper bounds: English has 4 to 5, Chinese 3 to 4
+# Bytes of text in a token, for upper bounds: English has 4 to 5, Chinese 3 to 4.
+_LEAST_BYTES = 3
 RUBRIC = """\
 Score 1: The response is completely unrelated to the reference.
 Score 3: The response has some relevance but does not fully align with the reference.
@@ -80,27 +81,31 @@ _BARE = (
     rf"^[ \t]{{0,9}}{_NUMBER}(?=[ \t]{{0,9}}分?[ \t.。]{{0,9}}$)",
     rf"\A\s{{0,9}}{_NUMBER}(?=[ \t]{{0,9}}[:：,–—-][ \t]{{1,9}}[^\W\d])",  # "7: aligns well"
 )
-_GIVEN_PATTERNS, _BARE_PATTERNS = (
-    [re.compile(form, re.MULTILINE) for form in forms] for forms in (_GIVEN, _BARE)
-)
+_GIVEN_PATTERNS = [re.compile(form, re.MULTILINE) for form in _GIVEN]
+_BARE_PATTERNS = [re.compile(form, re.MULTILINE) for form in _BARE]
 _OF_TEN = re.compile(r"[ \t\"')\](]{0,9}(?:/|out of)[ \t]{0,9}10(?:[.,]0)?(?![\d%])")
 # What makes a number one of several, or one of another scale: "7-8", "1 0", "7 or 8", "7/100", "7%"
 _JOINED = r"[-–—~]|to|or|and|或|到|至"
 _MORE = re.compile(rf"[ \t]{{0,9}}(?:(?:{_JOINED}|[/,，]|\(?out of)?[ \t]{{0,9}}\d|%)")
 _BEFORE = re.compile(rf"\d[ \t]{{0,9}}(?:{_JOINED})[ \t]{{0,9}}$")
 _EMPHASIS = re.compile(r"[*`$]")
-_NEAR = 24  # characters before a number that may join it to another
+# Characters before a number that may join it to another.
+_NEAR = 24
 _WHOLE = re.compile(r"(\d+)(?:[.,]00?)?")
 
 
 class Judge(Scorer):
-    """A model says how good an answer is.
+    """A model that judges how good an answer is.
 
-    model: any back end and name. attempts: how often an unreadable verdict is asked for.
-    judge_options: the back end's options (base_url, by default the environment's, ...).
-    temperature, max_answer_tokens, timeout_s: as for the tested model. prices: US dollars per
-    million tokens of input, output and maybe cached_input, where none is listed. `open` raises
-    SettingsError if the judge's key is missing; `score` opens it if need be.
+    Attributes:
+        model: Any back end and name.
+        attempts: How often an unreadable verdict is asked for.
+        judge_options: The back end's options (base_url, by default the environment's, ...).
+        temperature, max_answer_tokens, timeout_s: As for the tested model.
+        prices: US dollars per million tokens of input, output and maybe cached_input, if none is
+            listed.
+
+    `open` raises SettingsError if the judge's key is missing; `score` opens it if need be.
     """
 
     name = "judge"
@@ -121,12 +126,14 @@ class Judge(Scorer):
     ) -> None:
         if attempts < 1:
             raise SettingsError(f"Option 'attempts' of Judge must be at least 1, got {attempts}.")
-        self.model, self.attempts = model, attempts
+        self.model = model
+        self.attempts = attempts
         self.decoding = Decoding(max_answer_tokens, temperature, timeout_s)
         backend, _, name = model.partition("/")
         self._options = dict(judge_options or {})
-        if found := backend_or_default(backend).address(name, self._options):
-            self._options["base_url"] = found  # as if it was typed: it stands in the key
+        if base_url := backend_or_default(backend).address(name, self._options):
+            # As if it was typed: it stands in the key.
+            self._options["base_url"] = base_url
         self._judge: Model | None = None
         self._prices = Prices.named(backend, name, prices, "option 'prices' of Judge")
         self.options = {
@@ -138,37 +145,43 @@ class Judge(Scorer):
         }
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """The verdict of one request; of an empty answer the lowest without any. Raises Unmeasured
-        when it cannot be read, or when the judge's back end fails."""
+        """Return the verdict of one request; the lowest without any for an empty answer.
+
+        Raises Unmeasured if the verdict cannot be read, or if the judge's back end fails.
+        """
         if not answer.strip():
             return Score(0.0, float(LOWEST), {"said": "", "attempts": 0})
         prompt = question(answer, reference)
-        said = await self._ask(prompt)
-        usd = self._usd(prompt, said.prompt_tokens, said.cached_tokens, said.completion_tokens)
+        reply = await self._ask(prompt)
+        usd = self._usd(prompt, reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens)
         # Of a verdict that was cut off behind "1" nobody knows whether it was to be 10.
-        cut = ending_of(said.finish) is Ending.CUT and said.text.rstrip()[-1:].isdigit()
-        native = None if cut else verdict(said.text)
+        is_cut = ending_of(reply.finish) is Ending.CUT and reply.text.rstrip()[-1:].isdigit()
+        native = None if is_cut else verdict(reply.text)
         if native is None:
-            words = f"Judge '{self.model}' gave no whole number 1..10; it said: {said.text}"
-            unread = Unmeasured(Failure.JUDGE, scrub(words))
-            unread.usd = usd
-            raise unread
-        why = {"said": said.text, "model": said.model or self.model, "usage": said.usage}
-        return Score(share_of(native, self.scale), float(native), why, usd)
+            words = f"Judge '{self.model}' gave no whole number 1..10; it said: {reply.text}"
+            failure = Unmeasured(Failure.JUDGE, scrub(words))
+            failure.usd = usd
+            raise failure
+        reasons = {"said": reply.text, "model": reply.model or self.model, "usage": reply.usage}
+        return Score(share_of(native, self.scale), float(native), reasons, usd)
 
     def most_usd(self, reference: Reference, answer_tokens: int) -> float | None:
-        """US dollars for one verdict, at most; None when no price is known."""
+        """Return the US dollars for one verdict, at most; None if no price is known."""
         around = _most_tokens(question("", reference))
         return self._prices.usd(around + answer_tokens, 0, self.decoding.most_tokens)
 
     def _usd(
-        self, prompt: Prompt, sent: int | None, cached: int | None, written: int | None
+        self,
+        prompt: Prompt,
+        prompt_tokens: int | None,
+        cached_tokens: int | None,
+        answer_tokens: int | None,
     ) -> float | None:
-        """The cost of one reply; the highest possible if the server did not count it."""
+        """Return the cost of one reply; the highest possible if the server did not count it."""
         return self._prices.usd(
-            _most_tokens(prompt) if sent is None else sent,
-            cached or 0,
-            self.decoding.most_tokens if written is None else written,
+            _most_tokens(prompt) if prompt_tokens is None else prompt_tokens,
+            cached_tokens or 0,
+            self.decoding.most_tokens if answer_tokens is None else answer_tokens,
         )
 
     def open(self) -> None:
@@ -187,20 +200,23 @@ class Judge(Scorer):
             return await call_model(self._judge, prompt, self.decoding)
         except Unmeasured as error:
             error.args = (f"Judge '{self.model}': {error}",)
-            spent = error.spent  # of a request without a readable reply, which may be billed
+            # A request without a readable reply may be billed.
+            spent = error.spent
             if spent:
                 error.usd = self._usd(prompt, spent.prompt_tokens, 0, spent.answer_tokens)
-            error.status = error.spent = None  # the tested model's server has refused nothing
+            # The tested model's server has refused nothing.
+            error.status = None
+            error.spent = None
             raise
 
 
 def _most_tokens(prompt: Prompt) -> int:
-    """Tokens of a prompt by an unknown tokenizer, at most."""
+    """Return the tokens of a prompt by an unknown tokenizer, at most."""
     return sum(len(message.data) for message in prompt.messages) // _LEAST_BYTES
 
 
 def build(model: str, options: Mapping[str, Any]) -> Model:
-    """The judge's back end. Raises SettingsError."""
+    """Return the judge's back end. Raises SettingsError."""
     backend, _, name = model.partition("/")
     if not name:
         raise SettingsError(f"Judge '{model}' names no model. Type one such as {served('gpt-4')}.")
@@ -208,25 +224,26 @@ def build(model: str, options: Mapping[str, Any]) -> Model:
 
 
 def question(answer: str, reference: Reference) -> Prompt:
-    """What the judge is asked. The fence holds the answer's own hash, so that no answer can
-    close it."""
+    """Return what the judge is sent.
+
+    The fence holds the answer's own hash, so that no answer can close it.
+    """
     fence = f"=== {sha256(answer.encode('utf-8', 'replace')).hexdigest()[:16]} ==="
-    asked = ASK.format(
+    request = ASK.format(
         question=reference.question,
         reference=reference.needle.strip() or reference.answer,
         fence=fence,
         answer=answer,
         rubric=RUBRIC,
     )
-    return Prompt.plain([("system", SYSTEM), ("user", asked)])
+    return Prompt.plain([("system", SYSTEM), ("user", request)])
 
 
 def verdict(text: str) -> int | None:
-    """The whole number 1..10 that a judge gave; None for no number, two that differ, a range, a
-    fraction, 0 or 11.
+    """Return the whole number 1..10 that a judge gave, or None.
 
-    A number that is named a score, stands in double brackets or is out of 10 counts before one
-    that stands alone.
+    There is none for no number, two that differ, a range, a fraction, 0 or 11. A number that is
+    named a score, stands in double brackets or is out of 10 counts before one that stands alone.
 
     >>> (
     ...     verdict("Score: 7"),
@@ -239,16 +256,19 @@ def verdict(text: str) -> int | None:
     """
     plain = _EMPHASIS.sub("", text.casefold()).replace("_", " ")
     for patterns in (_GIVEN_PATTERNS, _BARE_PATTERNS):
-        given = {
+        values = {
             _value_at(plain, match) for pattern in patterns for match in pattern.finditer(plain)
         }
-        if given:
-            return given.pop() if len(given) == 1 else None
+        if values:
+            return values.pop() if len(values) == 1 else None
     return None
 
 
 def _value_at(text: str, match: re.Match[str]) -> int | None:
-    """The verdict that a match gives; None for a number that is none, or one of several."""
+    """Return the verdict that a match gives.
+
+    Returns None for a number that is none, or one of several.
+    """
     start, end = match.span("number")
     if _BEFORE.search(text[max(0, start - _NEAR) : start]):
         return None
@@ -259,15 +279,15 @@ def _value_at(text: str, match: re.Match[str]) -> int | None:
     return value if LOWEST <= value <= HIGHEST else None
 
 
-LEAST_NATS = -100.0  # a mean below it is as good as this; exp of it is 0 on any map
+# A mean below it is as good as this; exp of it is 0 on any map.
+LEAST_NATS = -100.0
 
 
 class Logprob(Scorer):
     """How likely the tested model itself finds the reference answer.
 
     native: mean natural log-probability of the answer's tokens. share: its exp, their geometric
-    mean. why:
-    tokens, and greedy_match: whether the model, asked, would have said just this.
+    mean. why: tokens, and greedy_match: whether the model would have written just this.
     """
 
     name = "logprob"
@@ -275,17 +295,18 @@ class Logprob(Scorer):
     scale = (LEAST_NATS, 0.0)
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises SettingsError: a text has no probabilities."""
+        """Raise SettingsError: a text has no probabilities."""
         raise SettingsError(
             "Scorer 'logprob' reads probabilities, not answers: use it in a run, with --model "
-            "hf/PATH or a "
-            "server's."
+            "hf/PATH or a server's."
         )
 
     def weigh(self, answer: Answer, reference: Reference) -> Score:
-        """The score of a reference answer that was given to the model."""
+        """Return the score of a reference answer that was given to the model."""
         forced = answer.forced
-        assert forced is not None  # it was given
+        assert forced is not None, "the answer was given"
         mean = max(LEAST_NATS, fsum(forced.logprobs) / len(forced.logprobs))
-        why = {"greedy_match": forced.greedy, "tokens": len(forced.logprobs)}
-        return Score(min(1.0, exp(mean)), mean, why)  # rounding may take a mean above 0
+        reasons = {"greedy_match": forced.greedy, "tokens": len(forced.logprobs)}
+        # Rounding may take a mean above 0.
+        share = min(1.0, exp(mean))
+        return Score(share, mean, reasons)

@@ -8,6 +8,9 @@ short texts first:
 log-probabilities as they are
 (llama.cpp). Either way it is sent token ids by its own tokenizer: the answer begins where the
 prompt ends.
+
+What was generated can be set beside its prefill, one token at a time: by `echo`, or by `prompt`,
+where the prompt holds all but that token and the reply tells what would follow.
 """
 
 from __future__ import annotations
@@ -37,41 +40,99 @@ WANTED: dict[str, dict[str, Any]] = {
     "responses": {"include": ["message.output_text.logprobs"], "top_logprobs": 2},
 }
 _PATH = "/completions"
-# the most that OpenAI's format allows; what is less likely than e^-100 scores as if it were that
+# The most that OpenAI's format allows; what is less likely than e^-100 scores as if it were that.
 _BIAS = 100
 _PROMPT, _TRIED = "The sky is blue. The grass is", (" green", " seven")
-_ROUNDED = 1.001  # what the shares of two answers may add up to
+# What the shares of two answers may add up to.
+_ROUNDED = 1.001
 _LARGEST_ID = 2**31
+# llama.cpp: compute all of a prompt. Others do not read it; with echo they read no cache either.
+_COLD = {"cache_prompt": False}
 
 
 class Weighing:
-    """Weighs given answers on one server. read: the answer in a reply."""
+    """Weighs given answers on one server. read: makes an answer of a reply."""
 
     def __init__(self, name: str, server: JsonClient, read: Reader) -> None:
-        self._name, self._server, self._read = name, server, read
+        self._name = name
+        self._server = server
+        self._read = read
         self._way: Literal["echo", "steps"] | None = None
         self._finding = asyncio.Lock()
+        self._prefill_way: Literal["echo", "prompt"] | None = None
+        self._no_prefill = ""
 
-    async def weigh(self, asked: bytes, answer: str, timeout_s: float) -> Answer:
-        """How likely an answer is behind a prompt. asked: the request's field that holds the
-        prompt.
+    async def weigh(self, prompt_field: bytes, answer: str, timeout_s: float) -> Answer:
+        """Return how likely an answer is behind a prompt.
 
-        Raises Unmeasured, or SettingsError for a server that cannot tell.
+        prompt_field: the request's field that holds the prompt. Raises Unmeasured, or SettingsError
+        for a server that cannot weigh.
         """
         async with self._finding:
             if self._way is None:
-                self._way = await self._found(timeout_s)
-        prompt = await self._prompt_ids(asked, timeout_s)
-        wanted = await self._text_ids(answer, timeout_s)
-        if not wanted:
+                self._way = await self._find_way(timeout_s)
+        prompt = await self._prompt_ids(prompt_field, timeout_s)
+        answer_ids = await self._text_ids(answer, timeout_s)
+        if not answer_ids:
             raise Unmeasured(
                 Failure.MODEL, "The reference answer is empty: there is nothing to weigh."
             )
-        return await self._weighed(self._way, prompt, wanted, timeout_s)
+        return await self._weighed(self._way, prompt, answer_ids, timeout_s)
 
-    async def _found(self, timeout_s: float) -> Literal["echo", "steps"]:
-        """The way that this server offers. Raises SettingsError if none, Unmeasured if it is
-        busy now."""
+    async def prefill(self, prompt_field: bytes, answer: str, timeout_s: float) -> Answer:
+        """Return how likely a server finds an answer's last token behind the rest as one prompt.
+
+        prompt_field: as `weigh` takes it. Raises Unmeasured.
+        """
+        async with self._finding:
+            if self._prefill_way is None:
+                self._prefill_way = await self._find_prefill(timeout_s)
+        prompt = await self._prompt_ids(prompt_field, timeout_s)
+        answer_ids = await self._text_ids(answer, timeout_s)
+        if not answer_ids:
+            raise Unmeasured(Failure.REJECTED, "The server makes no token of the answer.")
+        return await self._prefilled(self._prefill_way, prompt + answer_ids, timeout_s)
+
+    async def _find_prefill(self, timeout_s: float) -> Literal["echo", "prompt"]:
+        """Return the way that this server offers.
+
+        Raises Unmeasured if there is none, or if it is busy now.
+        """
+        if self._no_prefill:
+            raise Unmeasured(Failure.REJECTED, self._no_prefill)
+        reasons = []
+        ways: tuple[Literal["echo", "prompt"], ...] = ("echo", "prompt")
+        for way in ways:
+            try:
+                if way == "prompt":
+                    await self._prefilled(way, await self._text_ids(_PROMPT, timeout_s), timeout_s)
+                elif fsum(await self._shares(way, timeout_s)) > _ROUNDED:
+                    raise faults.unreadable("Two answers are likelier than all together", way)
+            except Unmeasured as failure:
+                if not _is_final(failure):
+                    raise
+                reasons.append(f"{way}: {failure}")
+                continue
+            return way
+        self._no_prefill = f"The server tells nothing of a prompt's tokens ({' '.join(reasons)})"
+        raise Unmeasured(Failure.REJECTED, self._no_prefill)
+
+    async def _prefilled(
+        self, way: Literal["echo", "prompt"], ids: list[int], timeout_s: float
+    ) -> Answer:
+        """Return what follows all ids but the last."""
+        start = len(ids) - 1
+        if way == "echo":
+            read = partial(understood, partial(self._read_echo, start, 1))
+            return await self._server.ask(_PATH, self._body(ids, echo=True), timeout_s, read)
+        read = partial(understood, partial(self._read_next, start))
+        return await self._server.ask(_PATH, self._body(ids[:-1], **_COLD), timeout_s, read)
+
+    async def _find_way(self, timeout_s: float) -> Literal["echo", "steps"]:
+        """Return the way that this server offers.
+
+        Raises SettingsError if there is none, Unmeasured if it is busy now.
+        """
         reasons = []
         ways: tuple[Literal["echo", "steps"], ...] = ("echo", "steps")
         for way in ways:
@@ -84,14 +145,12 @@ class Weighing:
                 continue
             if fsum(shares) <= _ROUNDED:
                 return way
-            told = " and ".join(f"{share:.2f}" for share in shares)
-            reasons.append(f"{way}: two different answers have probabilities of {told}.")
+            words = " and ".join(f"{share:.2f}" for share in shares)
+            reasons.append(f"{way}: two different answers have probabilities of {words}.")
         raise SettingsError(
             f"'{served(self._name)}' at {self._server.base_url} does not say how likely a given "
-            f"answer is, as "
-            f"scorer 'logprob' needs it ({' '.join(reasons)}). Servers that do: vLLM, SGLang, "
-            f"llama.cpp's. "
-            f"Or use --model hf/PATH, or another --scorer."
+            f"answer is, as scorer 'logprob' needs it ({' '.join(reasons)}). Servers that do: "
+            f"vLLM, SGLang, llama.cpp's. Or use --model hf/PATH, or another --scorer."
         )
 
     async def _shares(self, way: Literal["echo", "steps"], timeout_s: float) -> list[float]:
@@ -106,22 +165,28 @@ class Weighing:
         return shares
 
     async def _weighed(
-        self, way: Literal["echo", "steps"], prompt: list[int], wanted: list[int], timeout_s: float
+        self,
+        way: Literal["echo", "steps"],
+        prompt: list[int],
+        answer_ids: list[int],
+        timeout_s: float,
     ) -> Answer:
         if way == "steps":
-            return await self._stepped(prompt, wanted, timeout_s)
-        read = partial(understood, partial(self._read_echo, len(prompt), len(wanted)))
+            return await self._stepped(prompt, answer_ids, timeout_s)
+        read = partial(understood, partial(self._read_echo, len(prompt), len(answer_ids)))
         return await self._server.ask(
-            _PATH, self._body(prompt + wanted, echo=True), timeout_s, read
+            _PATH, self._body(prompt + answer_ids, echo=True), timeout_s, read
         )
 
-    async def _stepped(self, prompt: list[int], wanted: list[int], timeout_s: float) -> Answer:
-        """Weigh an answer token by token, each behind those before it, which the server has in its
-        cache."""
+    async def _stepped(self, prompt: list[int], answer_ids: list[int], timeout_s: float) -> Answer:
+        """Weigh an answer token by token.
+
+        Each stands behind those before it, which the server has in its cache.
+        """
         rows: list[Row] = []
         steps: list[Answer] = []
-        for place, token in enumerate(wanted):
-            body = self._body(prompt + wanted[:place], logit_bias={str(token): _BIAS})
+        for index, token in enumerate(answer_ids):
+            body = self._body(prompt + answer_ids[:index], logit_bias={str(token): _BIAS})
             read = partial(understood, partial(self._read_step, token, rows))
             steps.append(await self._server.ask(_PATH, body, timeout_s, read))
         answer = _given(steps[0], rows, "steps", len(prompt))
@@ -135,9 +200,9 @@ class Weighing:
     def _read_echo(self, start: int, count: int, body: dict[str, Any], took_s: float) -> Answer:
         rows = rows_of(body, start, start + count)
         if len(rows) < count:
-            told = f"{len(rows)} of {count} tokens"
+            words = f"{len(rows)} of {count} tokens"
             raise faults.unreadable(
-                "The reply does not repeat its prompt with log-probabilities", told
+                "The reply does not repeat its prompt with log-probabilities", words
             )
         return _given(self._read(body, took_s), rows, "echo", start)
 
@@ -152,37 +217,40 @@ class Weighing:
         rows.append(_row(entry))
         return self._read(body, took_s)
 
+    def _read_next(self, start: int, body: dict[str, Any], took_s: float) -> Answer:
+        rows = rows_of(body, 0, 1)
+        if not rows:
+            raise faults.unreadable("The reply has no log-probabilities", str(body)[:100])
+        return _given(self._read(body, took_s), rows, "prompt", start)
+
     def _body(self, prompt: list[int], **fields: Any) -> bytes:
         frame = {"model": self._name, "prompt": prompt, "max_tokens": 1, "temperature": 0}
         return to_json({**frame, **WANTED["completions"], **fields})
 
-    async def _prompt_ids(self, asked: bytes, timeout_s: float) -> list[int]:
-        """A prompt's token ids, with all that the server puts around it."""
-        if asked.startswith(b'"prompt":'):
-            return await self._ids(asked, timeout_s, special=True)
+    async def _prompt_ids(self, prompt_field: bytes, timeout_s: float) -> list[int]:
+        """Return a prompt's token ids, with all that the server puts around it."""
+        if prompt_field.startswith(b'"prompt":'):
+            return await self._ids(prompt_field, timeout_s, special=True)
         try:
-            return await self._ids(asked, timeout_s, special=False)
+            return await self._ids(prompt_field, timeout_s, special=False)
         except Unmeasured as failure:
             if not _is_final(failure):
                 raise
-        reply = await self._server.look_up(
-            "/apply-template", b"{%b}" % asked, timeout_s
-        )  # llama.cpp
-        return await self._ids(
-            b'"prompt":%b' % to_json(str(reply.get("prompt"))), timeout_s, special=True
-        )
+        # llama.cpp's way.
+        reply = await self._server.look_up("/apply-template", b"{%b}" % prompt_field, timeout_s)
+        text = to_json(str(reply.get("prompt")))
+        return await self._ids(b'"prompt":%b' % text, timeout_s, special=True)
 
     async def _text_ids(self, text: str, timeout_s: float) -> list[int]:
         return await self._ids(b'"prompt":%b' % to_json(text), timeout_s, special=False)
 
-    async def _ids(self, asked: bytes, timeout_s: float, *, special: bool) -> list[int]:
-        """The server's token ids. special: with its first token, and special tokens where they
-        are spelt.
+    async def _ids(self, field_sent: bytes, timeout_s: float, *, special: bool) -> list[int]:
+        """Return the server's token ids of a field.
 
-        vLLM and SGLang read `prompt` or `messages`, llama.cpp `content`: without that it gives
-        no token.
+        special: whether its first token and special tokens count where they are spelt. vLLM and
+        SGLang read `prompt` or `messages`, llama.cpp `content`: without that it gives no token.
         """
-        for field in (asked, asked.replace(b'"prompt":', b'"content":', 1)):
+        for field in (field_sent, field_sent.replace(b'"prompt":', b'"content":', 1)):
             flags = {"model": self._name, "add_special_tokens": special}
             flags |= {"add_special": special, "parse_special": special}
             body = b"{%b,%b" % (field, to_json(flags)[1:])
@@ -205,9 +273,13 @@ def _is_id(token: object) -> bool:
     return isinstance(token, int) and 0 <= token < _LARGEST_ID
 
 
-def _given(reply: Answer, rows: Sequence[Row], way: Literal["echo", "steps"], start: int) -> Answer:
-    """Return a reply as the answer that was given to the model. Raise Unmeasured if a token lacks
-    its log-probability."""
+def _given(
+    reply: Answer, rows: Sequence[Row], way: Literal["echo", "steps", "prompt"], start: int
+) -> Answer:
+    """Return a reply as the answer that was given to the model.
+
+    Raises Unmeasured if a token lacks its log-probability.
+    """
     logprobs = Logprobs.of(rows, way, start)
     nats = [clean_nats(row[1]) for row in rows]
     known_nats = tuple(value for value in nats if value is not None)

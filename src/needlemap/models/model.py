@@ -26,7 +26,8 @@ from needlemap.untrusted import (
     clean_usage,
 )
 
-if TYPE_CHECKING:  # arrays: not for those who only ask for help
+# Arrays are not for those who only ask for help.
+if TYPE_CHECKING:
     from needlemap.allowance import Allowance
     from needlemap.prompts import Prompt
     from needlemap.text.tokens import TokenText
@@ -85,7 +86,7 @@ class Forced:
 # A token's text and natural log-probability, and those of the likeliest other token; None if
 # unknown.
 Row = tuple[object, object, object, object]
-LogprobSource = Literal["generated", "walk", "echo", "steps"]
+LogprobSource = Literal["generated", "walk", "echo", "steps", "prompt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,8 @@ class Logprobs:
             choice if the token was not that. None if unknown.
         way: 'generated' for the model's own answer. For a given answer 'walk' (computed here,
             behind the prompt), 'echo' (the server's log-probabilities of a prompt that holds the
-            answer) or 'steps' (the server was made to write it token by token).
+            answer) or 'steps' (the server was made to write it token by token). 'prompt' for what
+            the server would write behind a prompt that holds all of an answer but its last token.
         start: The tokens before the first one; None if unknown.
     """
 
@@ -111,8 +113,10 @@ class Logprobs:
     start: int | None = None
 
     def __post_init__(self) -> None:
-        """Clean what a server, a file or a plug-in reports. Raise ValueError where no tokens are
-        left, or one lacks its number."""
+        """Clean what a server, a file or a plug-in reports.
+
+        Raises ValueError if no tokens are left, or one lacks its number.
+        """
         columns = (self.tokens, self.nats, self.others, self.other_nats)
         if not all(isinstance(column, list | tuple) for column in columns):
             raise ValueError("tokens, nats, others and other_nats are lists of equal length")
@@ -137,8 +141,10 @@ class Logprobs:
 
     @classmethod
     def of(cls, rows: Sequence[Row], way: object, start: object = None) -> Logprobs | None:
-        """Return the log-probabilities in rows of a reply; None where there are none, or one lacks
-        its number."""
+        """Return the log-probabilities in rows of a reply, or None.
+
+        There are none without rows, and if one lacks its number.
+        """
         if not rows:
             return None
         tokens, nats, others, other_nats = zip(*rows[:MOST_ROWS], strict=True)
@@ -250,8 +256,9 @@ class Answer:
 
 
 def touch(before: str, answer: str) -> bool:
-    """Return True if an answer would run into the text before it, in a script with blanks between
-    words.
+    """Return True if an answer would run into the text before it.
+
+    That is so in scripts with blanks between words.
 
     >>> (
     ...     touch("Answer:", "Jack"),
@@ -364,8 +371,10 @@ class Model(metaclass=Checked):
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """Return the prompts that the model takes, without loading or reaching it. Raise
-        SettingsError for options that cannot work."""
+        """Return the prompts that the model takes, without loading or reaching it.
+
+        Raises SettingsError for options that cannot work.
+        """
         return Traits()
 
     async def open(
@@ -379,10 +388,10 @@ class Model(metaclass=Checked):
         """
 
     async def prepare(self, lanes: int) -> bool:
-        """Prepare for several lanes at a time, each with prompts that share their start with the
-        one before. `LANE` is the number of the lane that sends a request.
+        """Prepare for several lanes at a time, each with prompts that share their start.
 
-        Return True if each lane then has its own cache.
+        `LANE` is the number of the lane that sends a request. Returns True if each lane then has
+        its own cache.
         """
         return False
 
@@ -405,8 +414,10 @@ class Model(metaclass=Checked):
         return ""
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Send one request and return its answer. Raise Unmeasured, e.g. for a refused request, a
-        time-out or an unreadable answer."""
+        """Send one request and return its answer.
+
+        Raises Unmeasured, e.g. for a refused request, a time-out or an unreadable answer.
+        """
         raise NotImplementedError
 
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
@@ -415,6 +426,15 @@ class Model(metaclass=Checked):
         Called if its traits have teacher=True. Raises Unmeasured.
         """
         raise NotImplementedError
+
+    async def prefill(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
+        """Return what it thinks of the last token of a given answer, behind all before that token
+        as one prompt of which no cache holds anything.
+
+        The Answer's `logprobs` have one row, whose `start` counts prompt and answer. Raises
+        Unmeasured, also if the model cannot tell.
+        """
+        raise Unmeasured(Failure.REJECTED, f"{self.name} cannot be sent an answer as a prompt.")
 
     async def close(self) -> None:
         """Release connections."""

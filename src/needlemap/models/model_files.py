@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Vocabulary
 
 TOKENIZER = "tokenizer.json"
-_LARGEST_BYTES = 2**26  # of a configuration or a template
+# Of a configuration or a template.
+_LARGEST_BYTES = 2**26
 _MOST_LAYERS = 10_000
 _KINDS = (".safetensors", ".npz", ".bin", ".pt", ".gguf", ".json", ".py")
 _SAMPLE_BYTES = 65_536
@@ -35,47 +36,49 @@ _SAMPLE_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """name: a folder or a hub name (org/model). revision: branch, tag or commit on the hub."""
+    """A model's files.
+
+    name: a folder or a hub name (org/model). revision: branch, tag or commit on the hub.
+    """
 
     name: str
     revision: str | None = None
 
     @property
     def folder(self) -> Path | None:
-        """The folder, None for a hub name. Raises SettingsError for a path that is not
-        there."""
+        """Return the folder, None for a hub name.
+
+        Raises SettingsError for a path that is not there.
+        """
         path = Path(self.name).expanduser()
         if path.is_dir():
             return path
         if self.name.startswith((".", "/", "~")) or self.name.count("/") != 1:
             raise SettingsError(
                 f"No model folder at '{path.absolute()}'. Give a folder, as hf/./my-model, or a "
-                f"hub name, as "
-                f"hf/Qwen/Qwen3-0.6B (lmdeploy/... likewise)."
+                f"hub name, as hf/Qwen/Qwen3-0.6B (lmdeploy/... likewise)."
             )
         return None
 
     @property
     def tokenizer(self) -> Path:
-        """Where its tokenizer.json is. Raises VocabularyMissing with what to do."""
+        """Return the path of its tokenizer.json. Raises VocabularyMissing with what to do."""
         path = self.find(TOKENIZER)
         if path is None:
-            own = "auto_map" in self.json(
-                "tokenizer_config.json"
-            )  # a tokenizer that is code, as InternLM's
-            trust, warning = (
-                (", trust_remote_code=True", ", which runs its own code") if own else ("", "")
-            )
+            trust, warning = "", ""
+            # A tokenizer that is code, e.g. InternLM's.
+            if "auto_map" in self.json("tokenizer_config.json"):
+                trust, warning = ", trust_remote_code=True", ", which runs its own code"
             raise VocabularyMissing(
                 f"No {TOKENIZER} in '{self.name}'. Copy the one it was trained with there, or make "
-                f"it of its "
-                f'other files{warning}: python -c "from transformers import AutoTokenizer as A; '
+                f"it of its other files{warning}: "
+                f'python -c "from transformers import AutoTokenizer as A; '
                 f"A.from_pretrained('{self.name}'{trust}).save_pretrained('{self.name}')\""
             )
         return path
 
     def find(self, file: str) -> Path | None:
-        """Where a file is, None if the model has none."""
+        """Return the path of a file, None if the model has none."""
         folder = self.folder
         if folder is None:
             return self._downloaded(file)
@@ -87,8 +90,10 @@ class ModelFiles:
             ) from None
 
     def text(self, file: str) -> str | None:
-        """A file's text, None if the model has none. Raises SettingsError for one that is no
-        such text."""
+        """Return a file's text, None if the model has none.
+
+        Raises SettingsError for a file that is not such a text.
+        """
         path = self.find(file)
         if path is None:
             return None
@@ -100,8 +105,10 @@ class ModelFiles:
             raise SettingsError(f"'{path}' cannot be read as text: {error}") from None
 
     def json(self, file: str) -> dict[str, Any]:
-        """A JSON file's object; empty if the model has none. Raises SettingsError if it is
-        unreadable."""
+        """Return a JSON file's object; {} if the model has none.
+
+        Raises SettingsError if it is unreadable.
+        """
         text = self.text(file)
         if text is None:
             return {}
@@ -115,19 +122,21 @@ class ModelFiles:
 
     @property
     def positions(self) -> int | None:
-        """Tokens that its configuration has positions for; None where it names no number."""
+        """Return how many positions its configuration has; None if it names no number."""
         return self.number("max_position_embeddings", "n_positions")
 
     def number(self, *names: str) -> int | None:
-        """The first of some sizes that its configuration names, its text part first; None for
-        none."""
+        """Return the first of some sizes that its configuration names, or None.
+
+        The text part comes first.
+        """
         config = self.json("config.json")
         inner = config.get("text_config")
         for part in (inner if isinstance(inner, dict) else {}, config):
             for name in names:
-                found = part.get(name)
-                if type(found) is int and 0 < found < MOST_WHOLE:
-                    return found
+                size = part.get(name)
+                if type(size) is int and 0 < size < MOST_WHOLE:
+                    return size
         return None
 
     def _downloaded(self, file: str) -> Path | None:
@@ -139,39 +148,40 @@ class ModelFiles:
                 f"Run: {install_line('hub')}"
             ) from None
         try:
-            return fetch(
-                partial(
-                    hub.hf_hub_download, self.name, file, revision=self.revision, etag_timeout=10
-                ),
+            download = partial(
+                hub.hf_hub_download,
                 self.name,
+                file,
+                revision=self.revision,
+                etag_timeout=10,
             )
+            return fetch(download, self.name)
         except NeedlemapError:
             raise
         except hub.errors.LocalEntryNotFoundError as error:
             reason = str(error.__cause__ or error).splitlines()[0]
         except hub.errors.EntryNotFoundError:
             return None
-        except Exception as error:  # the library raises its own, its client's, and OSError
+        # The library raises its own errors, its client's, and OSError.
+        except Exception as error:
             reason = scrub(str(error) or type(error).__name__)
-        at = f" at revision '{self.revision}'" if self.revision else ""
+        revision = f" at revision '{self.revision}'" if self.revision else ""
         raise SettingsError(
-            f"'{self.name}'{at} is neither a folder here nor to be had from the hub: {reason} "
-            f"Give a folder, as hf/./my-model."
+            f"'{self.name}'{revision} is neither a folder here nor to be had from the hub: "
+            f"{reason} Give a folder, as hf/./my-model."
         )
 
 
 def weights_fingerprint(folder: Path) -> str:
-    """Hash of a folder's weight, configuration and code files: names, sizes, first and last 64
-    kB of each.
+    """Hash a folder's weight, configuration and code files.
 
-    Raises SettingsError. Whole files would take minutes; trained weights that differ at all
-    differ there.
+    Names, sizes, and the first and last 64 kB of each are hashed. Whole files would take minutes;
+    trained weights that differ at all differ there. Raises SettingsError.
     """
     digest = hashlib.sha256()
     try:
-        for file in sorted(
-            path for path in folder.iterdir() if path.suffix in _KINDS and path.is_file()
-        ):
+        files = [path for path in folder.iterdir() if path.suffix in _KINDS and path.is_file()]
+        for file in sorted(files):
             size = file.stat().st_size
             digest.update(f"{file.name}\0{size}\0".encode(errors="surrogateescape"))
             with file.open("rb") as data:
@@ -185,12 +195,12 @@ def weights_fingerprint(folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """How a model is loaded. Names and values are transformers' own, but for device: 'auto' or
-    torch's name.
+    """How a model is loaded.
 
-    device_map, max_memory, offload_folder: over several devices. quantization_config: fields of
-    transformers' configuration of that kind, as {"load_in_4bit": True}; None: as the checkpoint
-    says. trust_remote_code: run the code that comes with the model.
+    Names and values are transformers' own, but for device: 'auto' or torch's name. device_map,
+    max_memory, offload_folder: over several devices. quantization_config: fields of transformers'
+    configuration of that kind, e.g. {"load_in_4bit": True}; None: as the checkpoint says.
+    trust_remote_code: run the code that comes with the model.
     """
 
     device: str = "auto"
@@ -204,7 +214,7 @@ class Loading:
     revision: str | None = None
 
     def check(self) -> None:
-        """Raises SettingsError for options that need each other."""
+        """Raise SettingsError for options that need each other."""
         for name in ("max_memory", "offload_folder"):
             if getattr(self, name) is not None and self.device_map is None:
                 raise SettingsError(
@@ -217,7 +227,7 @@ class Loading:
 
 
 def load_model(name: str, loading: Loading) -> Any:
-    """The model on its device or devices, ready to be asked. Raises SettingsError."""
+    """Return the model on its device or devices, ready for prompts. Raises SettingsError."""
     loading.check()
     torch, transformers = libraries()
     files = ModelFiles(name, loading.revision)
@@ -225,53 +235,56 @@ def load_model(name: str, loading: Loading) -> Any:
     common: dict[str, Any] = {"trust_remote_code": loading.trust_remote_code}
     if folder is None:
         common["revision"] = loading.revision or "main"
-    source, config = str(folder or name), None
+    source = str(folder or name)
+    config = None
     _refuse_absurd(files)
     try:
         config = transformers.AutoConfig.from_pretrained(source, **common)
         refuse_encoders(name, config)
-        where = _device(loading, torch)
-        given = _given(loading, where, config, torch, transformers)
-        made = loader_of(config, transformers).from_pretrained(
-            source, config=config, output_loading_info=True, **common, **given
+        device = _device(loading, torch)
+        options = _options(loading, device, config, torch, transformers)
+        loaded = loader_of(config, transformers).from_pretrained(
+            source, config=config, output_loading_info=True, **common, **options
         )
-        model, told = made if isinstance(made, tuple) else (made, {})
-        refuse_partial(name, model, told)
-        placed = loading.device_map is not None or getattr(model, "is_quantized", False)
-        return (model if placed else model.to(where)).eval()
+        model, loading_info = loaded if isinstance(loaded, tuple) else (loaded, {})
+        refuse_partial(name, model, loading_info)
+        is_placed = loading.device_map is not None or getattr(model, "is_quantized", False)
+        return (model if is_placed else model.to(device)).eval()
     except SettingsError:
         raise
-    except Exception as error:  # a model's own code may raise anything
-        raise SettingsError(_why(name, folder, config, error)) from error
+    # A model's own code may raise anything.
+    except Exception as error:
+        raise SettingsError(_failure_words(name, folder, config, error)) from error
 
 
 def loader_of(config: Any, transformers: Any) -> Any:
-    """The class that loads a model of this configuration: the causal one; for models that also
-    take images, and have no other, the one by which these are asked in text alone."""
+    """Return the class that loads a model of this configuration.
+
+    It is the causal one; for models that also take images, and have no other, the one by which they
+    take text alone.
+    """
     causal = transformers.AutoModelForCausalLM
-    seeing = getattr(transformers, "AutoModelForImageTextToText", causal)
-    own = getattr(config, "auto_map", None) or {}
-    if causal.__name__ in own or type(config) in causal._model_mapping:
+    image_text = getattr(transformers, "AutoModelForImageTextToText", causal)
+    own_classes = getattr(config, "auto_map", None) or {}
+    if causal.__name__ in own_classes or type(config) in causal._model_mapping:
         return causal
-    if seeing.__name__ in own or type(config) in seeing._model_mapping:
-        return seeing
-    return causal  # which says what is wrong
+    if image_text.__name__ in own_classes or type(config) in image_text._model_mapping:
+        return image_text
+    # It reports what is wrong.
+    return causal
 
 
 def refuse_encoders(name: str, config: Any) -> None:
-    """Raises SettingsError for a model whose decoder reads what an encoder made of another
-    text."""
+    """Raise SettingsError for a model whose decoder reads what an encoder made of another text."""
     if getattr(config, "is_encoder_decoder", False):
         raise SettingsError(
             f"'{name}' ({config.model_type}) is an encoder-decoder: one half reads a prompt, the "
-            f"other "
-            f"writes. needlemap asks causal (decoder-only) language models."
+            f"other writes. needlemap asks causal (decoder-only) language models."
         )
 
 
 def _refuse_absurd(files: ModelFiles) -> None:
-    """Raises SettingsError for more layers than any model has: building them would never
-    end."""
+    """Raise SettingsError for more layers than any model has: building them would never end."""
     layers = files.number("num_hidden_layers", "n_layer", "num_layers")
     if layers is not None and layers > _MOST_LAYERS:
         raise SettingsError(
@@ -280,19 +293,21 @@ def _refuse_absurd(files: ModelFiles) -> None:
 
 
 def _device(loading: Loading, torch: Any) -> str:
-    """The one device of a model without a device map."""
+    """Return the one device of a model without a device map."""
     if loading.device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return loading.device
 
 
-def _given(
-    loading: Loading, where: str, config: Any, torch: Any, transformers: Any
+def _options(
+    loading: Loading, device: str, config: Any, torch: Any, transformers: Any
 ) -> dict[str, Any]:
-    """The options that go to transformers."""
+    """Return the options that go to transformers."""
     dtype, method = loading.dtype, loading.quantization_config
-    if dtype == "auto" and where == "cpu" and loading.device_map is None and _halved(config, torch):
-        dtype = "float32"  # CPUs do not compute in float16
+    on_cpu = device == "cpu" and loading.device_map is None
+    if dtype == "auto" and on_cpu and _halved(config, torch):
+        # CPUs do not compute in float16.
+        dtype = "float32"
     options = {
         "dtype": dtype,
         "device_map": loading.device_map,
@@ -302,35 +317,39 @@ def _given(
         "quantization_config": None if method is None else _quantisation(method, transformers),
     }
     if loading.device != "auto" and (method or getattr(config, "quantization_config", None)):
-        options["device_map"] = {
-            "": where
-        }  # quantised weights cannot be moved once they are loaded
+        # Quantised weights cannot be moved once they are loaded.
+        options["device_map"] = {"": device}
     return {key: value for key, value in options.items() if value is not None}
 
 
 def _by_device(memory: dict[int | str, int | str] | None) -> dict[int | str, int | str] | None:
-    """Memory by device; GPU numbers that came through JSON, where keys are texts, are numbers
-    again."""
+    """Return memory by device.
+
+    GPU numbers that came through JSON, where keys are texts, are numbers again.
+    """
     if memory is None:
         return None
     return {int(key) if str(key).isdigit() else key: room for key, room in memory.items()}
 
 
 def _quantisation(fields: dict[str, Any], transformers: Any) -> Any:
-    """transformers' object for it. Raises ValueError for an unknown method, SettingsError for
-    a field that would be ignored without a word."""
-    made = transformers.quantizers.AutoQuantizationConfig.from_dict(dict(fields))
-    known = made.to_dict()
+    """Return transformers' object for a quantisation.
+
+    Raises ValueError for an unknown method, SettingsError for a field that would be ignored without
+    a word.
+    """
+    configuration = transformers.quantizers.AutoQuantizationConfig.from_dict(dict(fields))
+    known_fields = configuration.to_dict()
     for name in fields:
-        if name not in known:
+        if name not in known_fields:
             raise SettingsError(
-                f"Unknown field '{name}' of quantization_config. {did_you_mean(name, known)}"
+                f"Unknown field '{name}' of quantization_config. {did_you_mean(name, known_fields)}"
             )
-    return made
+    return configuration
 
 
 def libraries() -> tuple[Any, Any]:
-    """torch and transformers, imported now. Raises SettingsError with what to install."""
+    """Return torch and transformers, imported now. Raises SettingsError with what to install."""
     try:
         import torch
         import transformers
@@ -344,20 +363,22 @@ def libraries() -> tuple[Any, Any]:
 
 
 def position_limit(config: Any) -> int | None:
-    """Tokens that the model has positions for; None where it names no limit."""
+    """Return how many positions the model has; None if it names no limit."""
     limit = getattr(config.get_text_config(), "max_position_embeddings", None)
     return limit if isinstance(limit, int) and limit > 0 else None
 
 
 def stop_tokens(model: Any, vocabulary: Vocabulary, eos: object) -> tuple[int, ...]:
-    """Every token that ends an answer: the generation settings', the configuration's and the
-    tokenizer's."""
-    found = [
+    """Return every token that ends an answer.
+
+    These are the generation settings', the configuration's and the tokenizer's.
+    """
+    entries = [
         getattr(model.generation_config, "eos_token_id", None),
         getattr(model.config, "eos_token_id", None),
     ]
-    found.append(vocabulary.token_to_id(eos) if isinstance(eos, str) else None)
-    return tuple(sorted({number for entry in found for number in _numbers(entry)}))
+    entries.append(vocabulary.token_to_id(eos) if isinstance(eos, str) else None)
+    return tuple(sorted({number for entry in entries for number in _numbers(entry)}))
 
 
 def _numbers(entry: object) -> list[int]:
@@ -369,19 +390,18 @@ def _halved(config: Any, torch: Any) -> bool:
     return getattr(config, "dtype", None) in (torch.float16, "float16")
 
 
-def _why(name: str, folder: Path | None, config: Any, error: Exception) -> str:
-    """What went wrong in one line, and the remedy."""
-    said = " ".join(scrub(str(error)).split())
-    if "trust_remote_code" in said:
+def _failure_words(name: str, folder: Path | None, config: Any, error: Exception) -> str:
+    """Return what went wrong in one line, and the remedy."""
+    message = " ".join(scrub(str(error)).split())
+    if "trust_remote_code" in message:
         return (
             f"'{name}' brings its own code, which has not been run. With --trust-remote-code it "
-            f"would be run "
-            f"on this machine, with all that you may do here: read it first, and pin a model of "
-            f"the hub with --model-options revision=COMMIT."
+            f"would be run on this machine, with all that you may do here: read it first, and pin "
+            f"a model of the hub with --model-options revision=COMMIT."
         )
-    if "Unrecognized configuration class" in said:
+    if "Unrecognized configuration class" in message:
         kind = getattr(config, "model_type", "")
         return f"'{name}' is no causal language model: transformers has no such class for '{kind}'."
     if folder is not None and not (folder / "config.json").is_file():
         return f"'{folder}' is not a model folder: it has no config.json."
-    return f"'{name}' cannot be loaded by transformers: {type(error).__name__}: {said}"
+    return f"'{name}' cannot be loaded by transformers: {type(error).__name__}: {message}"

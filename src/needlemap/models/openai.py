@@ -72,24 +72,31 @@ PATHS = {
     "responses": "/responses",
 }
 _BUDGET_OF_RESPONSES = "max_output_tokens"
-_TOLD_S = 10.0  # for what a server says of itself
+# For what a server reports of itself.
+_LIMITS_S = 10.0
 _GAP = TokenText.opaque(b"\n\n").span()
-_LONG_BYTES = 65_536  # shorter texts are not worth remembering
-_GROWTH = np.zeros(256, np.int64)  # bytes that escaping adds to each byte
+# Shorter texts are not worth remembering.
+_LONG_BYTES = 65_536
+# Bytes that escaping adds to each byte.
+_GROWTH = np.zeros(256, np.int64)
 _GROWTH[:32] = 5
 _GROWTH[list(b'\b\t\n\f\r"\\')] = 1
 
 
 class OpenAIModel(ServedModel):
-    """`openai/NAME`. api: 'chat', 'responses' for models that are served there alone, or
-    'completions' for base models, which get the prompt's text.
+    """The back end of `openai/NAME`.
 
-    base_url: default $OPENAI_BASE_URL, else OpenAI itself. key_env: the variable that holds the
-    key. system_role: 'system', 'developer', or 'user' for chat templates without one: the text then
-    opens the first user message. max_tokens_field: default 'max_completion_tokens' at OpenAI,
-    'max_tokens' elsewhere, and the other one as soon as the server says that it wants that.
-    null_finish: 'whole' for a server that sends null as the finish reason of whole answers;
-    'broken' takes such an answer as broken off.
+    Attributes:
+        api: 'chat', 'responses' for models that are served there alone, or 'completions' for base
+            models, which get the prompt's text.
+        base_url: Default $OPENAI_BASE_URL, else OpenAI itself.
+        key_env: The variable that holds the key.
+        system_role: 'system', 'developer', or 'user' for chat templates without one: the text then
+            opens the first user message.
+        max_tokens_field: Default 'max_completion_tokens' at OpenAI, 'max_tokens' elsewhere, and the
+            other one as soon as the server reports that it needs that.
+        null_finish: 'whole' for a server that sends null as the finish reason of whole answers;
+            'broken' takes such an answer as broken off.
     """
 
     host, base_url_variable, key_variable = HOST, "OPENAI_BASE_URL", KEY
@@ -108,34 +115,41 @@ class OpenAIModel(ServedModel):
         null_finish: Literal["broken", "whole"] = "broken",
     ) -> None:
         url = base_url_of(base_url, self.base_url_variable, f"https://{HOST}/v1")
-        newer = (
-            at_home(url, HOST) and api == "chat"
-        )  # OpenAI's own completions know only the older field
-        self.max_tokens_field = max_tokens_field or MAX_TOKENS_FIELDS[newer]
+        # OpenAI's own completions know only the older field.
+        is_openai_chat = at_home(url, HOST) and api == "chat"
+        self.max_tokens_field = max_tokens_field or MAX_TOKENS_FIELDS[is_openai_chat]
         self._field_given = max_tokens_field is not None
         self._deployed = is_deployment(url)
         super().__init__(name, url, key_env, "/v1")
-        self.api, self.system_role = api, system_role
+        self.api = api
+        self.system_role = system_role
         self._json = Escaper()
-        self._listed: ServedModels | None = None  # asked for when a server knows no such name
+        # Requested if a server knows no such name.
+        self._listed: ServedModels | None = None
         self._key_env = key_env
         self._opened = False
-        self._slotted = False  # whether lane N asks llama.cpp's slot N
-        self._stopping = True  # whether stop strings are sent: some of OpenAI's models refuse them
-        self._likely = True  # whether log-probabilities are asked for, where they are wanted
-        self._missed = False  # whether log-probabilities were asked for in vain, and that was told
+        # Whether lane N asks llama.cpp's slot N.
+        self._slotted = False
+        # Whether stop strings are sent: some of OpenAI's models refuse them.
+        self._sends_stops = True
+        # Whether log-probabilities are requested, if the settings want them.
+        self._sends_logprobs = True
+        # Whether log-probabilities were requested in vain, and a note has shown it.
+        self._noted_no_logprobs = False
         reader = partial(read, null_is_whole=null_finish == "whole")
-        reads = partial(_read_response, reader) if api == "responses" else reader
-        self._read = partial(understood, reads)
+        read_body = partial(_read_response, reader) if api == "responses" else reader
+        self._read = partial(understood, read_body)
         self._weighing = Weighing(name, self._server, reader)
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """Chat or completions; the vocabulary of OpenAI's own and of well-known open
-        models."""
+        """Return its traits: chat or completions, and the vocabulary if it is known.
+
+        It is known of OpenAI's own and of well-known open models.
+        """
         return Traits(
-            options.get("api", "chat") != "completions",
-            bundled_for(name),
+            chat=options.get("api", "chat") != "completions",
+            tokenizer=bundled_for(name),
             teacher=True,
             remote=True,
         )
@@ -149,86 +163,115 @@ class OpenAIModel(ServedModel):
         self._opened = True
 
     async def prepare(self, lanes: int) -> bool:
-        """Keep each lane to one slot of llama.cpp, where it has as many: left to itself it
-        gives a lane's prompt any slot that is free, and the cache of another lane is lost."""
+        """Keep each lane to one slot of llama.cpp, if it has as many.
+
+        Left to itself it gives a lane's prompt any slot that is free, and the cache of another lane
+        is lost.
+        """
         self._slotted = 1 < lanes <= (self.slots or 0)
         return self._slotted
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once; again if the server wants the other field for the budget, or takes no stop
-        strings or log-probabilities. Raises Unmeasured."""
+        """Send one request, and return its answer.
+
+        It is sent again if the server needs the other field for the budget, or takes no stop
+        strings or log-probabilities. Raises Unmeasured.
+        """
         check_request(decoding.request)
         for _ in range(3):
-            field, sent = self.max_tokens_field, (self._stopping, self._likely)
+            field, sent_options = self.max_tokens_field, (self._sends_stops, self._sends_logprobs)
             try:
-                return await self._asked_once(prompt, decoding)
-            except Unmeasured as refused:
-                self._stopping &= not _wants_no_stop(refused, prompt, decoding)
-                self._likely &= not _wants_no_logprobs(refused, decoding)
-                other = self._wants_other_field(refused, field, decoding)
-                if not other and (self._stopping, self._likely) == sent:
-                    await self._name_served(refused)
+                return await self._ask_once(prompt, decoding)
+            except Unmeasured as failure:
+                self._sends_stops &= not _wants_no_stop(failure, prompt, decoding)
+                self._sends_logprobs &= not _wants_no_logprobs(failure, decoding)
+                needs_other_field = self._wants_other_field(failure, field, decoding)
+                if (
+                    not needs_other_field
+                    and (self._sends_stops, self._sends_logprobs) == sent_options
+                ):
+                    await self._name_served(failure)
                     raise
-        return await self._asked_once(prompt, decoding)
+        return await self._ask_once(prompt, decoding)
 
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """How likely it finds a given answer, by what the server offers. Raises Unmeasured, or
-        SettingsError for a server that offers nothing."""
-        last, asked = prompt.messages[-1], self._prompt_field(prompt)
-        begun = last.role == "assistant"
-        if begun and self.api == "chat":
-            asked += b',"add_generation_prompt":false,"continue_final_message":true'
-        goes_on = begun or self.api == "completions"  # else a chat's answer begins a message
-        blank = " " if goes_on and touch(last.content[-4:], answer) else ""
-        return await self._weighing.weigh(asked, blank + answer, decoding.timeout_s)
+        """Return how likely it finds a given answer, by what the server offers.
 
-    async def _asked_once(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        Raises Unmeasured, or SettingsError for a server that offers nothing.
+        """
+        last_message, prompt_field = prompt.messages[-1], self._prompt_field(prompt)
+        is_started = last_message.role == "assistant"
+        if is_started and self.api == "chat":
+            prompt_field += b',"add_generation_prompt":false,"continue_final_message":true'
+        # Otherwise a chat's answer starts a message.
+        continues = is_started or self.api == "completions"
+        blank = " " if continues and touch(last_message.content[-4:], answer) else ""
+        return await self._weighing.weigh(prompt_field, blank + answer, decoding.timeout_s)
+
+    async def prefill(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
+        """Return what it thinks of an answer's last token behind the rest as a prompt.
+
+        Raises Unmeasured.
+        """
+        if self.api == "responses":
+            return await super().prefill(prompt, answer, decoding)
+        return await self._weighing.prefill(self._prompt_field(prompt), answer, decoding.timeout_s)
+
+    async def _ask_once(self, prompt: Prompt, decoding: Decoding) -> Answer:
         async def ask(stream: Mapping[str, Any]) -> Answer:
             body = self.body(prompt, decoding, stream)
             return await self.answer_in(PATHS[self.api], body, decoding.timeout_s, self._read)
 
         answer = await self.stream_as_wanted(decoding, ask)
-        if decoding.logprobs and answer.logprobs is None and not self._missed:
-            self._missed = True
-            verb = "sends" if self._likely else "gives"
+        if decoding.logprobs and answer.logprobs is None and not self._noted_no_logprobs:
+            self._noted_no_logprobs = True
+            verb = "sends" if self._sends_logprobs else "gives"
             words = f"{self.base_url} {verb} no log-probabilities: records lack them"
             answer = replace(answer, note=words)
         return answer
 
-    async def _name_served(self, refused: Unmeasured) -> None:
-        """Add to a refusal which names the server lists, where it seems to know no such
-        model."""
-        unknown = refused.status == 404 or UNKNOWN_NAME.search(str(refused))
-        if refused.failure is not Failure.REJECTED or not unknown or OTHER_API.search(str(refused)):
+    async def _name_served(self, failure: Unmeasured) -> None:
+        """Add to a refusal which names the server lists, if it seems to know no such model."""
+        is_unknown = failure.status == 404 or UNKNOWN_NAME.search(str(failure))
+        if (
+            failure.failure is not Failure.REJECTED
+            or not is_unknown
+            or OTHER_API.search(str(failure))
+        ):
             return
         if self._listed is None:
             with suppress(NeedlemapError):
-                ask = partial(list_models, self.base_url, Sent(self._key_env))
-                self._listed = await asyncio.to_thread(ask)
+                list_served = partial(list_models, self.base_url, Sent(self._key_env))
+                self._listed = await asyncio.to_thread(list_served)
         if self._listed and self._listed.names and self.name not in self._listed.names:
-            said = str(refused).rstrip(".")
-            refused.args = (f"{said}. {self._listed.words()}",)
+            reason = str(failure).rstrip(".")
+            failure.args = (f"{reason}. {self._listed.words()}",)
 
-    def _wants_other_field(self, refused: Unmeasured, sent: str, decoding: Decoding) -> bool:
-        """Whether a refusal says that the budget's field is the other one; from then on it is
-        that one."""
-        if refused.failure is not Failure.REJECTED or not OTHER_FIELD.search(str(refused).lower()):
+    def _wants_other_field(self, failure: Unmeasured, field_sent: str, decoding: Decoding) -> bool:
+        """Return True if a refusal shows that the budget's field is the other one.
+
+        From then on it is that one.
+        """
+        if failure.failure is not Failure.REJECTED or not OTHER_FIELD.search(str(failure).lower()):
             return False
         if self._field_given or any(field in decoding.request for field in MAX_TOKENS_FIELDS):
             return False
-        self.max_tokens_field = MAX_TOKENS_FIELDS[sent == MAX_TOKENS_FIELDS[0]]
+        self.max_tokens_field = MAX_TOKENS_FIELDS[field_sent == MAX_TOKENS_FIELDS[0]]
         return True
 
     def body(
         self, prompt: Prompt, decoding: Decoding, stream: Mapping[str, Any] = MappingProxyType({})
     ) -> bytes:
-        """The request, as JSON. The prompt's text is put in by hand, for speed (see
-        `Escaper`). stream: the fields that have the reply streamed."""
+        """Return the request, as JSON.
+
+        The prompt's text is put in by hand, for speed (see `Escaper`). stream: the fields that have
+        the reply streamed.
+        """
         fields = to_json({**stream, **self._fields(decoding, prompt.stops)})
         return b'{"model":%b,%b,%b' % (to_json(self.name), self._prompt_field(prompt), fields[1:])
 
     def headers(self, key: str) -> dict[str, str]:
-        """A key, and whose account it is. Raises SettingsError."""
+        """Return a key, and whose account it is. Raises SettingsError."""
         return {
             "authorization": f"Bearer {key}" if key and not self._deployed else "",
             "api-key": key if self._deployed else "",
@@ -237,18 +280,18 @@ class OpenAIModel(ServedModel):
         }
 
     def _prompt_field(self, prompt: Prompt) -> bytes:
-        """The field that holds the prompt."""
+        """Return the field that holds the prompt."""
         if self.api == "completions":
             return b'"prompt":' + self._json.string(spans_of(prompt.messages))
-        said = [
+        messages = [
             b'{"role":%b,"content":%b}' % (to_json(message.role), self._json.string(message.spans))
             for message in spoken(prompt, self.system_role)
         ]
         field = b"input" if self.api == "responses" else b"messages"
-        return b'"%b":[%b]' % (field, b",".join(said))
+        return b'"%b":[%b]' % (field, b",".join(messages))
 
     def _fields(self, decoding: Decoding, stops: Sequence[str]) -> dict[str, Any]:
-        """The other fields; never none."""
+        """Return the other fields; never none."""
         fields: dict[str, Any] = {}
         if decoding.temperature is not None:
             fields["temperature"] = decoding.temperature
@@ -256,80 +299,96 @@ class OpenAIModel(ServedModel):
             fields |= {_BUDGET_OF_RESPONSES: decoding.most_tokens, "store": False}
         elif not any(field in decoding.request for field in MAX_TOKENS_FIELDS):
             fields[self.max_tokens_field] = decoding.most_tokens
-        if decoding.logprobs and self._likely:
+        if decoding.logprobs and self._sends_logprobs:
             fields |= WANTED[self.api]
-        if stops and self._stopping and self.api != "responses":
+        if stops and self._sends_stops and self.api != "responses":
             fields["stop"] = list(stops)
         if self._slotted:
             fields["id_slot"] = LANE.get()
         return {**fields, **decoding.request}
 
 
-def _wants_no_stop(refused: Unmeasured, prompt: Prompt, decoding: Decoding) -> bool:
-    """Whether a refusal says that the template's stop strings are not taken; from then on answers
-    are cut here alone."""
-    sent = prompt.stops and "stop" not in decoding.request
-    return bool(sent and refused.failure is Failure.REJECTED and NO_STOP.search(str(refused)))
+def _wants_no_stop(failure: Unmeasured, prompt: Prompt, decoding: Decoding) -> bool:
+    """Return True if a refusal shows that the template's stop strings are not taken.
+
+    From then on answers are cut here alone.
+    """
+    is_sent = prompt.stops and "stop" not in decoding.request
+    return bool(is_sent and failure.failure is Failure.REJECTED and NO_STOP.search(str(failure)))
 
 
-def _wants_no_logprobs(refused: Unmeasured, decoding: Decoding) -> bool:
-    """Whether a refusal says that log-probabilities are not given, or not as many; from then on
-    none are asked for."""
+def _wants_no_logprobs(failure: Unmeasured, decoding: Decoding) -> bool:
+    """Return True if a refusal shows that log-probabilities are not given, or not as many.
+
+    From then on none are requested.
+    """
     refusals = (Failure.REJECTED, Failure.UNAUTHORISED)
-    sent = decoding.logprobs and "logprobs" not in decoding.request
-    return bool(sent and refused.failure in refusals and NO_LOGPROBS.search(str(refused)))
+    is_sent = decoding.logprobs and "logprobs" not in decoding.request
+    return bool(is_sent and failure.failure in refusals and NO_LOGPROBS.search(str(failure)))
 
 
-async def _read_limits(door: JsonClient, model: str) -> tuple[int | None, int | None]:
-    """Return the tokens of prompt and answer that a server takes, and the slots of llama.cpp, each
-    with a cache of its own; None for what it does not report."""
-    listed, itself = await asyncio.gather(_look_up(door, "/v1/models"), _look_up(door, "/props"))
-    models = listed_rows(listed)
+async def _read_limits(server: JsonClient, model: str) -> tuple[int | None, int | None]:
+    """Return the tokens of prompt and answer that a server takes, and the slots of llama.cpp.
+
+    Each slot has a cache of its own. Returns None for what the server does not report.
+    """
+    model_list, props = await asyncio.gather(
+        _look_up(server, "/v1/models"), _look_up(server, "/props")
+    )
+    models = listed_rows(model_list)
     context = next((context_in(row) for row in models if row.get("id") == model), None)
     if not any(row.get("owned_by") == "llamacpp" for row in models):
         return context, None
     # A router in front of several models speaks at /props for one of them only.
     if context is None and len(models) == 1:
-        context = own_context(itself)
-    return context, clean_count(itself.get("total_slots")) or None
+        context = own_context(props)
+    return context, clean_count(props.get("total_slots")) or None
 
 
-async def _look_up(door: JsonClient, path: str) -> dict[str, Any]:
+async def _look_up(server: JsonClient, path: str) -> dict[str, Any]:
     """Return what a server reports at an address next to the API's; {} if nothing."""
     try:
-        return await door.look_up(path, None, _TOLD_S)
+        return await server.look_up(path, None, _LIMITS_S)
     except Unmeasured:
         return {}
 
 
-def spans_of(said: Sequence[Message]) -> list[Span]:
-    """Messages as one text, a blank line between them."""
-    return [
-        span
-        for place, message in enumerate(said)
-        for span in (*([_GAP] if place else []), *message.spans)
-    ]
+def spans_of(messages: Sequence[Message]) -> list[Span]:
+    """Return messages as one text, a blank line between them."""
+    spans: list[Span] = []
+    for index, message in enumerate(messages):
+        if index:
+            spans.append(_GAP)
+        spans += message.spans
+    return spans
 
 
 def spoken(prompt: Prompt, system_role: str = "system") -> list[Message]:
-    """The prompt's messages with the roles that the server knows. A plain text is one user
-    message."""
-    said = [
+    """Return the prompt's messages with the roles that the server knows.
+
+    A plain text is one user message.
+    """
+    messages = [
         Message("user", message.spans) if message.role == TEXT else message
         for message in prompt.messages
     ]
-    if system_role == "user" and len(said) > 1 and said[0].role == "system":
-        opening = said.pop(0)
-        said[0] = Message(said[0].role, (*opening.spans, _GAP, *said[0].spans))
-    return [Message(system_role, part.spans) if part.role == "system" else part for part in said]
+    if system_role == "user" and len(messages) > 1 and messages[0].role == "system":
+        opening = messages.pop(0)
+        messages[0] = Message(messages[0].role, (*opening.spans, _GAP, *messages[0].spans))
+    return [
+        Message(system_role, part.spans) if part.role == "system" else part for part in messages
+    ]
 
 
 _NULL = "If it says null of whole answers too, add --model-options null_finish=whole"
 
 
 def read(body: Mapping[str, Any], latency_s: float = 0.0, *, null_is_whole: bool = False) -> Answer:
-    """The answer in a reply of either endpoint. null_is_whole: whether the server sends null as
-    the finish reason of whole answers. Raises Unmeasured when it holds none."""
+    """Return the answer in a reply of either endpoint.
+
+    null_is_whole: whether the server sends null as the finish reason of whole answers. Raises
+    Unmeasured if it holds none.
+    """
     choice = choice_of(body)
     if choice is None:
         raise faults.unreadable("The reply holds no choice of index 0, or several", str(body))
@@ -340,72 +399,81 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0, *, null_is_whole: bool
     finish = finish_of(choice["finish_reason"]) if "finish_reason" in choice else None
     if finish == UNTOLD and null_is_whole:
         finish = None
-    ending, refusal = ending_of(finish), _refusal(message)
+
+    ending = ending_of(finish)
+    refusal = _refusal(message)
     error = choice.get("error") or message.get("error")
-    why = message_of(dumps({"error": error})) if error else ""
-    begun = _begun(message) or refusal
-    check_finish(finish, begun, why, _NULL if finish == UNTOLD and begun.strip() else "")
+    reason = message_of(dumps({"error": error})) if error else ""
+    answer_start = _answer_start(message) or refusal
+    check_finish(
+        finish, answer_start, reason, _NULL if finish == UNTOLD and answer_start.strip() else ""
+    )
     text = _text(message, ending, body)
-    written, thought = usage.get("completion_tokens"), _thinking_tokens(usage)
+    completion_tokens = usage.get("completion_tokens")
+    thinking_tokens = _thinking_tokens(usage)
     if ending is Ending.CUT and not text.strip():
-        unseen = _unseen_tokens(usage)
-        if unseen and not thought:
-            written, thought = (count(usage, "completion_tokens") or 0) + unseen, unseen
-        thinks = thought or _thinking(message)
-        if isinstance(written, int) and written <= 0 and not thinks:
-            # LMDeploy's way to refuse a prompt longer than its session_len: status 200, no text
+        unseen_tokens = _unseen_tokens(usage)
+        if unseen_tokens and not thinking_tokens:
+            completion_tokens = (count(usage, "completion_tokens") or 0) + unseen_tokens
+            thinking_tokens = unseen_tokens
+        has_thoughts = thinking_tokens or _thinking(message)
+        if isinstance(completion_tokens, int) and completion_tokens <= 0 and not has_thoughts:
+            # LMDeploy's way to refuse a prompt longer than its session_len: status 200, no text.
             raise Unmeasured(
                 Failure.TOO_LONG, "The server wrote no token and says 'length': prompt too long."
             )
     prompt_tokens = count(usage, "prompt_tokens")
     return Answer(
-        text,
-        "refusal" if refusal else finish,
-        prompt_tokens,
-        _cached(usage, body),
-        written,
-        usage,
-        body.get("model"),
-        latency_s,
+        text=text,
+        finish="refusal" if refusal else finish,
+        prompt_tokens=prompt_tokens,
+        cached_tokens=_cached(usage, body),
+        completion_tokens=completion_tokens,
+        usage=usage,
+        model=body.get("model"),
+        latency_s=latency_s,
         thinking=_thinking(message),
-        thinking_tokens=thought,
+        thinking_tokens=thinking_tokens,
         logprobs=Logprobs.of(rows_of(body), "generated", prompt_tokens),
     )
 
 
 def _read_response(read: Reader, body: dict[str, Any], latency_s: float = 0.0) -> Answer:
-    """The answer in a reply of the Responses API, by the reader of chat completions."""
+    """Return the answer in a reply of the Responses API, by the reader of chat completions."""
     return read(as_chat(body), latency_s)
 
 
-_NO_TEXT = (Ending.CUT, Ending.FILTERED, Ending.REFUSED)  # ends that need none
+# Ends that need no text.
+_NO_TEXT = (Ending.CUT, Ending.FILTERED, Ending.REFUSED)
 
 
-def _begun(message: Mapping[str, Any]) -> str:
-    """What a message says, which may be broken off."""
+def _answer_start(message: Mapping[str, Any]) -> str:
+    """Return the text of a message, which may be broken off."""
     content = message.get("content")
     if isinstance(content, list):
-        return "".join(_said_in(content))
+        return "".join(_answer_texts(content))
     return content if isinstance(content, str) else ""
 
 
 def _text(message: Mapping[str, Any], ending: Ending | None, body: Mapping[str, Any]) -> str:
     content = message.get("content", None if message else 0)
-    if isinstance(content, list):  # parts, as Mistral's thinking models send them
-        texts = _said_in(content)
+    # Mistral's thinking models send parts.
+    if isinstance(content, list):
+        texts = _answer_texts(content)
         content = "".join(texts) if texts or not content or _thinking(message) else 0
-    for said in (content, _refusal(message)):
-        if isinstance(said, str) and said:
-            return said
+    for text in (content, _refusal(message)):
+        if isinstance(text, str) and text:
+            return text
+    # Empty, cut off, withheld, or only thought: that is the model's answer.
     if content == "" or (content is None and (ending in _NO_TEXT or _thinking(message))):
-        return ""  # nothing said, cut off, withheld, or only thought: the model's answer
+        return ""
     raise faults.unreadable("The reply holds no text", str(body))
 
 
 def _refusal(message: Mapping[str, Any]) -> str:
-    """OpenAI's refusal, said instead of an answer."""
-    said = message.get("refusal")
-    return said if isinstance(said, str) and not message.get("content") else ""
+    """Return OpenAI's refusal, which stands in place of an answer."""
+    refusal = message.get("refusal")
+    return refusal if isinstance(refusal, str) and not message.get("content") else ""
 
 
 # DeepSeek, SGLang and older vLLM; newer vLLM and OpenRouter; Ollama; gateways.
@@ -422,32 +490,31 @@ _THOUGHT_PART = re.compile("think|thought|reason|summary", re.IGNORECASE)
 
 
 def _thinking(message: Mapping[str, Any]) -> str | None:
-    """Thinking that the server keeps apart, in each server's dialect; None where it sends
-    none."""
+    """Return thinking that the server keeps apart, in each server's dialect, or None."""
     for name in _THINKING_FIELDS:
-        said = _flat(message.get(name))
-        if said:
-            return said
+        text = _flat(message.get(name))
+        if text:
+            return text
     parts = message.get("content")
     thoughts = [part for part in parts if _is_thought(part)] if isinstance(parts, list) else []
     return "".join(map(_flat, thoughts)) or None
 
 
 def _is_thought(part: Any) -> bool:
-    """Whether a part of an answer is thinking: by its type, or as Gemini marks it."""
+    """Return True if a part of an answer is thinking: by its type, or as Gemini marks it."""
     if not isinstance(part, dict):
         return False
-    named = isinstance(part.get("type"), str) and _THOUGHT_PART.search(part["type"])
-    return bool(named or part.get("thought") or ("thinking" in part and "text" not in part))
+    has_type = isinstance(part.get("type"), str) and _THOUGHT_PART.search(part["type"])
+    return bool(has_type or part.get("thought") or ("thinking" in part and "text" not in part))
 
 
-def _said_in(parts: list[Any]) -> list[str]:
-    """The texts of an answer's parts, without its thinking."""
+def _answer_texts(parts: list[Any]) -> list[str]:
+    """Return the texts of an answer's parts, without its thinking."""
     return texts_of([part for part in parts if not _is_thought(part)])
 
 
 def _flat(thought: Any) -> str:
-    """The text of a thought: a text, a list of parts, or a part that holds either."""
+    """Return the text of a thought: a text, a list of parts, or a part that holds either."""
     if isinstance(thought, list):
         return "".join(map(_flat, thought))
     if isinstance(thought, dict):
@@ -457,51 +524,59 @@ def _flat(thought: Any) -> str:
 
 
 def _thinking_tokens(usage: Mapping[str, Any]) -> int | None:
-    """The thinking's tokens among those of the completion. 0 may mean that the server does not
-    report them."""
-    found = count(usage, "completion_tokens_details", "reasoning_tokens")
-    return found if found else count(usage, "reasoning_tokens") or found  # SGLang
+    """Return the thinking's tokens among those of the completion.
+
+    0 may mean that the server does not report them.
+    """
+    tokens = count(usage, "completion_tokens_details", "reasoning_tokens")
+    if not tokens:
+        # SGLang's place for it.
+        tokens = count(usage, "reasoning_tokens") or tokens
+    return tokens
 
 
 def _unseen_tokens(usage: Mapping[str, Any]) -> int:
-    """Tokens in a report's total that are neither the prompt's nor the completion's: hidden
-    thinking, as some gateways bill it."""
-    total, sent = count(usage, "total_tokens"), count(usage, "prompt_tokens")
-    if total is None or sent is None:
+    """Return the tokens of a report's total that are neither the prompt's nor the completion's.
+
+    They are hidden thinking, as some gateways bill it.
+    """
+    total, prompt_tokens = count(usage, "total_tokens"), count(usage, "prompt_tokens")
+    if total is None or prompt_tokens is None:
         return 0
-    return max(0, total - sent - (count(usage, "completion_tokens") or 0))
+    return max(0, total - prompt_tokens - (count(usage, "completion_tokens") or 0))
 
 
 def _cached(usage: Mapping[str, Any], body: Mapping[str, Any]) -> int | None:
-    """Prompt tokens that were not computed again, in each server's dialect."""
-    for report, path in (
+    """Return prompt tokens that were not computed again, in each server's dialect."""
+    reports = (
         (usage, ("prompt_tokens_details", "cached_tokens")),
-        (usage, ("prompt_cache_hit_tokens",)),  # DeepSeek
-        (body, ("timings", "cache_n")),  # llama.cpp
-    ):
-        found = count(report, *path)
-        if found is not None:
-            return found
+        # DeepSeek.
+        (usage, ("prompt_cache_hit_tokens",)),
+        # llama.cpp.
+        (body, ("timings", "cache_n")),
+    )
+    for report, path in reports:
+        tokens = count(report, *path)
+        if tokens is not None:
+            return tokens
     return None
 
 
 class Escaper:
-    """Prompts as JSON strings: a long text is escaped once, and every prompt is joined from slices
-    of it.
+    """Prompts as JSON strings.
 
-    Escaping every prompt (0.4 ms at 128k tokens) would be a sixth of what a request costs; this is
-    a copy.
+    A long text is escaped once, and every prompt is joined from slices of it. Escaping every prompt
+    (0.4 ms at 128k tokens) would be a sixth of what a request costs; this is a copy.
     """
 
     def __init__(self) -> None:
         self._known: dict[TokenText, TokenText] = {}
 
     def string(self, spans: Iterable[Span]) -> bytes:
-        """The joined spans as a JSON string in UTF-8, quotation marks included."""
+        """Return the joined spans as a JSON string in UTF-8, quotation marks included."""
         spans = tuple(spans)
-        if any(
-            map(_splits, spans)
-        ):  # half a character, in presets that cut as older tools do: U+FFFD
+        # Half a character, in presets that cut as older tools do, is U+FFFD.
+        if any(map(_splits, spans)):
             return to_json(b"".join([span.data for span in spans]).decode("utf-8", "replace"))
         return b'"%b"' % b"".join([self._escaped(span) for span in spans])
 
@@ -514,8 +589,9 @@ class Escaper:
 
 
 def escaped(text: TokenText) -> TokenText:
-    """A text as the inside of a JSON string, cut into the same tokens. Its ids are the unescaped
-    text's.
+    """Return a text as the inside of a JSON string, cut into the same tokens.
+
+    Its ids are the unescaped text's.
 
     >>> escaped(TokenText(b'a"b', np.arange(2, dtype=np.int32), np.array([0, 2, 3]))).offsets.tolist()
     [0, 3, 4]
@@ -525,7 +601,7 @@ def escaped(text: TokenText) -> TokenText:
 
 
 def _splits(span: Span) -> bool:
-    """Whether a span begins or ends inside a character."""
+    """Return True if a span starts or ends inside a character."""
     data, offsets = span.text.data, span.text.offsets
     ends = (offsets[span.start], offsets[span.stop])
     return any(end < len(data) and data[end] & 0xC0 == 0x80 for end in ends)

@@ -18,24 +18,26 @@ _COUNTS = (
 
 
 def as_chat(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The reply as a chat completion with one choice; of a list of items that cannot be read with
-    none."""
+    """Return the reply as a chat completion with one choice.
+
+    A list of items that cannot be read has none.
+    """
     items = body.get("output")
     if not isinstance(items, list):
         return {"choices": []}
     parts = [part for item in items for part in _parts_of(item, "message", "content")]
     thoughts = [part for item in items for part in _parts_of(item, "reasoning", "content")]
-    thoughts = thoughts or [
-        part for item in items for part in _parts_of(item, "reasoning", "summary")
-    ]
-    called = any(isinstance(item, dict) and "call" in str(item.get("type")) for item in items)
+    if not thoughts:
+        thoughts = [part for item in items for part in _parts_of(item, "reasoning", "summary")]
+    has_calls = any(isinstance(item, dict) and "call" in str(item.get("type")) for item in items)
+    empty = "" if parts or thoughts or has_calls else None
     message = {
-        "content": _joined(parts, "text") or ("" if parts or thoughts or called else None),
+        "content": _joined(parts, "text") or empty,
         "refusal": _joined(parts, "refusal") or None,
         "reasoning": _joined(thoughts, "text") or None,
     }
     finish = _finish_of(body)
-    if finish == "stop" and called and not parts:
+    if finish == "stop" and has_calls and not parts:
         finish = "tool_calls"
     rows = [row for part in parts for row in _list(part.get("logprobs"))]
     choice = {
@@ -51,7 +53,7 @@ def as_chat(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _finish_of(body: Mapping[str, Any]) -> Any:
-    """Why it ended: its status, or what made it incomplete."""
+    """Return why it ended: its status, or what made it incomplete."""
     status, details = body.get("status"), body.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
     word = reason if status == "incomplete" and reason else status
@@ -59,7 +61,7 @@ def _finish_of(body: Mapping[str, Any]) -> Any:
 
 
 def _parts_of(item: Any, kind: str, field: str) -> list[dict[str, Any]]:
-    """The parts of an item of that kind."""
+    """Return the parts of an item of that kind."""
     if not isinstance(item, dict) or item.get("type") != kind:
         return []
     return [part for part in _list(item.get(field)) if isinstance(part, dict)]

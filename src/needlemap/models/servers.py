@@ -19,6 +19,7 @@ from needlemap.untrusted import clean_count
 if TYPE_CHECKING:
     from needlemap.http.client import Reader
 
+# Sending something else is another setting.
 RESERVED = (
     "model",
     "messages",
@@ -28,7 +29,7 @@ RESERVED = (
     "system",
     "stream",
     "n",
-)  # asking differently is another setting
+)
 
 
 class ServedModel(Model):
@@ -66,13 +67,17 @@ class ServedModel(Model):
         return self._server.base_url
 
     def headers(self, key: str) -> dict[str, str]:
-        """Return the headers of each request, as the provider's own client sends them. Raise
-        SettingsError for a key that no header holds."""
+        """Return the headers of each request, as the provider's own client sends them.
+
+        Raises SettingsError for a key that no header holds.
+        """
         raise NotImplementedError
 
     async def answer_in(self, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
-        """Return a server's answer to one request; '' if its content filter withheld it, however
-        the server reports that. Raise Unmeasured."""
+        """Return a server's answer to one request; '' if its content filter withheld it.
+
+        That is so however the server reports it. Raises Unmeasured.
+        """
         start = perf_counter()
         try:
             return await self._server.ask(path, body, timeout_s, read)
@@ -134,10 +139,9 @@ def understood(
     took_s: float,
     spent: Callable[[Mapping[str, Any]], Spent] = spent,
 ) -> Answer:
-    """The answer in a reply by `read`. Raises Unmeasured, with what the server says that it
-    took.
+    """Return the answer in a reply by `read`.
 
-    spent: reads that.
+    spent: reads what a reply reports as used. Raises Unmeasured with that.
     """
     try:
         return read(body, took_s)
@@ -145,15 +149,19 @@ def understood(
         if failure.spent is not None or failure.failure is Failure.UNREADABLE:
             failure.spent = spent(body)
         raise
-    except Exception as error:  # whatever a reply makes of our reading is the reply's fault
-        odd = faults.unreadable("The reply cannot be read", f"{type(error).__name__}: {error}")
-        odd.spent = spent(body)
-        raise odd from None
+    # Whatever a reply makes of our reading is the reply's fault.
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        unread = faults.unreadable("The reply cannot be read", reason)
+        unread.spent = spent(body)
+        raise unread from None
 
 
 def choice_of(body: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The choice with index 0 of a reply's list, wherever it stands there; the first without an
-    index where none has that. None for a list without either, and for two that differ.
+    """Return the choice with index 0 of a reply's list, wherever it stands there.
+
+    It is the first without an index if none has that. Returns None for a list without either, and
+    for two that differ.
 
     >>> choice_of({"choices": [{"index": 1, "text": "b"}, {"index": 0, "text": "a"}]})
     {'index': 0, 'text': 'a'}
@@ -167,7 +175,7 @@ def choice_of(body: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def count(usage: Mapping[str, Any], *path: str) -> int | None:
-    """A token count at a path of a usage report, or None where the provider gives none."""
+    """Return a token count at a path of a usage report, or None if the provider gives none."""
     value: Any = usage
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -175,15 +183,14 @@ def count(usage: Mapping[str, Any], *path: str) -> int | None:
 
 
 def texts_of(parts: Any, field: str = "text") -> list[str]:
-    """The texts of an answer's parts; parts without one have none."""
+    """Return the texts of an answer's parts; parts without one have none."""
     return [
         part[field] for part in parts if isinstance(part, dict) and isinstance(part.get(field), str)
     ]
 
 
 def check_request(request: Mapping[str, Any]) -> None:
-    """Raises SettingsError for request fields that would change the prompt without a record of
-    it."""
+    """Raise SettingsError for request fields that would change the prompt without a record."""
     if "stream" in request:
         raise SettingsError("Request field 'stream' cannot be set. Type --stream instead.")
     for field in RESERVED:
@@ -195,10 +202,16 @@ def check_request(request: Mapping[str, Any]) -> None:
 
 
 def is_up(url: str) -> bool:
-    """Whether a server lists its models, and is healthy where it says anything of that. url: may
-    lack its /v1."""
-    root, sent = url.removesuffix("/v1"), Sent()
+    """Return True if a server lists its models, and is healthy if it reports that.
+
+    url: may lack its /v1.
+    """
+    sent = Sent()
     try:
-        return models_at(url, sent)[1] == 200 and get(root, "/health", sent)[0] in (200, 404)
+        _, status, _ = models_at(url, sent)
+        if status != 200:
+            return False
+        health, _ = get(url.removesuffix("/v1"), "/health", sent)
+        return health in (200, 404)
     except Unmeasured:
         return False

@@ -27,10 +27,13 @@ from needlemap.secrets import scrub
 from needlemap.text import tell
 
 PORT = "{port}"
-STARTS_S = 1_800.0  # in which a server must be there: large weights load slowly
+# In which a server must be there: large weights load slowly.
+STARTS_S = 1_800.0
 _LOOK_S, _ENDS_S = 0.25, 15.0
-_LOG_END = 400  # characters of a log that an error shows
-_SAID_S = 5.0  # after which it is said what is waited for
+# Characters of a log that an error shows.
+_LOG_END = 400
+# After which a note shows what is waited for.
+_SAID_S = 5.0
 _OF_A_SHELL = {"cd", "export", "source", "&", "&&", ";", "|", ">", ">>"}
 
 
@@ -38,11 +41,11 @@ _OF_A_SHELL = {"cd", "export", "source", "&", "&&", ";", "|", ">", ">>"}
 def started(
     command: str, log: Path, base_url: str | None = None, name: str = "The command"
 ) -> Iterator[str]:
-    """Start a server and wait until it answers; its base URL. It ends with the block.
+    """Start a server, wait until it answers, and yield its base URL. It ends with the block.
 
     command: with {port}, which becomes the port of the address, else a free one. log: a file in a
     folder that is there. base_url: by default http://127.0.0.1:{port}/v1. name: what errors call
-    it. Raises NeedlemapError where it ends or does not answer in time, with the end of its log.
+    it. Raises NeedlemapError if it ends or does not answer in time, with the end of its log.
     """
     if PORT not in command and base_url is None:
         raise SettingsError(
@@ -62,27 +65,31 @@ def started(
             f"No shell runs '{command}'. Set a variable by env NAME=VALUE PROGRAM ..., or type: "
             "sh -c '...'"
         )
-    if is_up(url):  # and would be taken for the one that is started
+    # It would be taken for the one that is started.
+    if is_up(url):
         raise SettingsError(f"A server answers at {url} already: end it, then type the same.")
     with open_inside(log, "ab") as output:
-        said = output.tell()
+        log_start = output.tell()
         process = _start(words, output)
         try:
-            _wait(process, url, name, log, said)
+            _wait(process, url, name, log, log_start)
             yield url
         finally:
             _end(process)
 
 
 def _start(words: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """The supervisor of a server, which ends when its standard input is closed. Raises
-    SettingsError."""
+    """Start the supervisor of a server, which ends when its standard input is closed.
+
+    Raises SettingsError.
+    """
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", supervisor.__file__, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=output,
-        start_new_session=True,  # a terminal's signals are not for it
+        # A terminal's signals are not for it.
+        start_new_session=True,
     )
     assert process.stdout is not None
     try:
@@ -94,54 +101,62 @@ def _start(words: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
     if line == "\n":
         return process
     _end(process)
-    why = line.strip() or "its supervisor ended"
-    raise SettingsError(f"'{words[0]}' cannot be started: {why}.")
+    reason = line.strip() or "its supervisor ended"
+    raise SettingsError(f"'{words[0]}' cannot be started: {reason}.")
 
 
-def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path, said: int) -> None:
-    """Until a server answers. said: bytes of the log that are of others. Raises NeedlemapError
-    where it ended before, or does not in time."""
-    began_s, told = monotonic(), False
+def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path, log_start: int) -> None:
+    """Wait until a server answers.
+
+    log_start: bytes of the log that are of others. Raises NeedlemapError if it ended before, or
+    does not answer in time.
+    """
+    start_s = monotonic()
+    has_told = False
     while not is_up(url):
-        waited_s = monotonic() - began_s
+        waited_s = monotonic() - start_s
         if process.poll() is not None:
-            raise NeedlemapError(f"{name} ended before it answered. It said: {_last(log, said)}")
+            raise NeedlemapError(
+                f"{name} ended before it answered. It said: {_last(log, log_start)}"
+            )
         if waited_s > STARTS_S:
             raise NeedlemapError(
                 f"{name} does not answer at {url} after {STARTS_S:,.0f} seconds. It said: "
-                f"{_last(log, said)}"
+                f"{_last(log, log_start)}"
             )
-        if waited_s > _SAID_S and not told:
+        if waited_s > _SAID_S and not has_told:
             tell(f"note: waiting for {url}; what is started prints into {log}")
-            told = True
+            has_told = True
         sleep(_LOOK_S)
         seconds_left(what=f"before {url} answered", do=f"look into {log}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let the supervisor end the server, and wait for it. The server ends even if this process
-    does not wait."""
+    """Let the supervisor end the server, and wait for it.
+
+    The server ends even if this process does not wait.
+    """
     assert process.stdin is not None
     process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(_ENDS_S)
 
 
-def _last(log: Path, said: int) -> str:
-    """The end of what a server said. said: bytes of the log that are of others."""
+def _last(log: Path, log_start: int) -> str:
+    """Return the end of what a server printed. log_start: bytes of the log that are of others."""
     with open_regular(log) as file:
-        file.seek(max(said, log.stat().st_size - _LOG_END))
+        file.seek(max(log_start, log.stat().st_size - _LOG_END))
         return scrub(file.read(_LOG_END).decode("utf-8", "replace").strip()) or "nothing"
 
 
 def _port_in(base_url: str | None) -> str:
-    """The port of an address; '' where it names none."""
-    found = re.match(r"\w+://[^/]*:(\d+)", base_url or "")
-    return found[1] if found else ""
+    """Return the port of an address; '' if it names none."""
+    match = re.match(r"\w+://[^/]*:(\d+)", base_url or "")
+    return match[1] if match else ""
 
 
 def _free_port() -> int:
-    """A free port of this machine."""
+    """Return a free port of this machine."""
     with socket.socket() as line:
         line.bind(("127.0.0.1", 0))
         return int(line.getsockname()[1])

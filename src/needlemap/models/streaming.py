@@ -26,26 +26,34 @@ _REFUSALS = (Failure.REJECTED, Failure.SERVER, Failure.UNREADABLE, Failure.UNAUT
 
 
 class Streaming:
-    """What is known of a server's streams. usage_field: asks for a report of tokens at a stream's
-    end, from servers that send none by themselves."""
+    """What is known of a server's streams.
+
+    usage_field: requests a report of tokens at a stream's end, from servers that send none by
+    themselves.
+    """
 
     def __init__(self, usage_field: Mapping[str, Any]) -> None:
         self._usage_field = usage_field
-        self.is_wanted = False  # by the server
+        # Whether the server wants to stream.
+        self.is_wanted = False
 
     def fields(self, decoding: Decoding) -> dict[str, Any]:
         """Return a request's fields for it; none if nothing is to be streamed."""
-        return {"stream": True, **self._usage_field} if decoding.stream or self.is_wanted else {}
+        if decoding.stream or self.is_wanted:
+            return {"stream": True, **self._usage_field}
+        return {}
 
-    def learn(self, sent: Mapping[str, Any], refused: Unmeasured) -> bool:
-        """Learn from the refusal of a request with these fields. Return whether the next request
-        has others."""
-        if refused.failure not in _REFUSALS:
+    def learn(self, fields: Mapping[str, Any], refusal: Unmeasured) -> bool:
+        """Learn from the refusal of a request with these fields.
+
+        Returns True if the next request has others.
+        """
+        if refusal.failure not in _REFUSALS:
             return False
-        words = str(refused)
-        if not sent:
+        words = str(refusal)
+        if not fields:
             self.is_wanted |= bool(ONLY_STREAMS.search(words))
             return self.is_wanted
         if _USAGE_REFUSED.search(words):
             self._usage_field = {}
-        return len(sent) > 1 + len(self._usage_field)
+        return len(fields) > 1 + len(self._usage_field)

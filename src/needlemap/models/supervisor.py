@@ -19,19 +19,26 @@ import sys
 from contextlib import suppress
 from time import monotonic, sleep
 
-TERM_S = 5.0  # between SIGTERM and SIGKILL
-_KILL_S = 5.0  # for the kernel to take killed processes away
+# Between SIGTERM and SIGKILL.
+TERM_S = 5.0
+# For the kernel to take killed processes away.
+_KILL_S = 5.0
 _LOOK_S = 0.25
 _STEP_S = 0.02
-_CHILD_SUBREAPER = 36  # of prctl(2)
+# Of prctl(2).
+_CHILD_SUBREAPER = 36
 _ORDERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
 def main(command: list[str]) -> int:
-    """Start the server and stay as long as it does; 0, or 1 where it cannot be started."""
-    ordered: list[int] = []
-    for number in _ORDERS:  # a handler, as an ignored signal would be ignored by the server too
-        signal.signal(number, lambda got, _: ordered.append(got))
+    """Start the server and stay as long as it does.
+
+    Returns 0, or 1 if it cannot be started.
+    """
+    orders: list[int] = []
+    # A handler, since an ignored signal would be ignored by the server too.
+    for number in _ORDERS:
+        signal.signal(number, lambda order, _: orders.append(order))
     _adopt_orphans()
     try:
         server = subprocess.Popen(
@@ -46,7 +53,7 @@ def main(command: list[str]) -> int:
         return 1
     _report("")
     with suppress(ProcessLookupError):
-        while is_alive(server.pid) and not (ordered and ordered[-1] == signal.SIGTERM):
+        while is_alive(server.pid) and not (orders and orders[-1] == signal.SIGTERM):
             if select.select([sys.stdin], [], [], _LOOK_S)[0] and not os.read(0, 1):
                 break
         end_group(server.pid)
@@ -54,8 +61,10 @@ def main(command: list[str]) -> int:
 
 
 def end_group(group: int) -> None:
-    """End a process group by SIGTERM, then by SIGKILL. Raises ProcessLookupError as soon as it
-    is gone."""
+    """End a process group by SIGTERM, then by SIGKILL.
+
+    Raises ProcessLookupError as soon as it is gone.
+    """
     for number, wait_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, _KILL_S)):
         os.killpg(group, number)
         until_s = monotonic() + wait_s
@@ -64,8 +73,10 @@ def end_group(group: int) -> None:
 
 
 def is_alive(group: int) -> bool:
-    """Whether a process of the group is left. Ended ones that are our children are
-    collected."""
+    """Return True if a process of the group is left.
+
+    Ended ones that are our children are collected.
+    """
     with suppress(ChildProcessError):
         while os.waitpid(-group, os.WNOHANG)[0]:
             pass
@@ -73,14 +84,17 @@ def is_alive(group: int) -> bool:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it changed its user, and is there
+    # It changed its user, and is there.
+    except PermissionError:
         return True
     return True
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of what the server leaves behind, where the system can (Linux): in a
-    container process 1 may never collect ended processes, which would look alive."""
+    """Become the parent of what the server leaves behind, if the system can do that (Linux).
+
+    In a container process 1 may never collect ended processes, which would look alive.
+    """
     with suppress(ImportError, OSError, AttributeError):
         from ctypes import CDLL
 
@@ -88,7 +102,7 @@ def _adopt_orphans() -> None:
 
 
 def _report(line: str) -> None:
-    """One line for the program; nothing where it is gone already."""
+    """Write one line for the program; nothing if it is gone already."""
     with suppress(OSError):
         os.write(1, f"{line}\n".encode())
         os.close(1)

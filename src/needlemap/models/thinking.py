@@ -17,19 +17,24 @@ from needlemap.finishes import Ending, ending_of
 from needlemap.models import Answer, Decoding
 from needlemap.prompts import Prompt
 
-_TAIL_BYTES = 256  # of a prompt's end: enough to see whether its template opens the thinking
-_MOST_MARKS = 10_000  # of a text; what a server sends beyond is text
-_LINE = 80  # characters before a mark that are looked at for a new line
+# Of a prompt's end: enough to see whether its template opens the thinking.
+_TAIL_BYTES = 256
+# Of a text. What a server sends beyond is text.
+_MOST_MARKS = 10_000
+# Characters before a mark that are searched for a new line.
+_LINE = 80
 
 
 class Marks(NamedTuple):
     """How some models mark their thoughts.
 
-    start, end: as they are spelt, any of several; letter case, attributes of a tag, and its angle
-    brackets as HTML escapes them do not matter. used_by: models and gateways that write them.
-    opens: where a start that nothing ends counts as one. 'anywhere': it is no text that an answer
-    could quote. 'line': at the start of a line. 'text': at the start of the text, and no end counts
-    without it.
+    Attributes:
+        start, end: As they are spelt, any of several; letter case, attributes of a tag, and its
+            angle brackets as HTML escapes them do not matter.
+        used_by: Models and gateways that write them.
+        opens: Where a start that nothing ends counts as one. 'anywhere': it is no text that an
+            answer could quote. 'line': at the start of a line. 'text': at the start of the text,
+            and no end counts without it.
     """
 
     name: str
@@ -186,8 +191,11 @@ _TAG = re.compile(r"<(/?)(\w(?:[\w:|]*\w)?)>")
 
 
 def _known() -> Iterator[tuple[str, tuple[Marks, bool, str]]]:
-    """Each mark's spelling, with its line, whether it opens a thought, and what has to be its
-    end's name: of a tag with an end of its own the tag's, else the line's."""
+    """Yield each mark's spelling, with its line, whether it opens a thought, and a name.
+
+    The name is that which its end must have: of a tag with an end of its own the tag's, else the
+    line's.
+    """
     for marks in MARKS:
         for text in (*marks.start, *marks.end):
             tag = _TAG.fullmatch(text)
@@ -200,14 +208,16 @@ _KNOWN = dict(_known())
 
 
 def _literals() -> Iterator[str]:
-    """The patterns of marks that are found as they are spelt, those of one beginning together: of a
-    long text without marks each place is looked at once."""
-    by_beginning: dict[str, list[str]] = {}
+    """Yield the patterns of marks that are found as they are spelt, grouped by their start.
+
+    Thus each place of a long text without marks is looked at once.
+    """
+    by_start: dict[str, list[str]] = {}
     for text in sorted(_KNOWN, key=len, reverse=True):
         if "<|channel|>" not in text and not _TAG.fullmatch(text):
-            by_beginning.setdefault(text[:2], []).append(text[2:])
-    for beginning, rest in by_beginning.items():
-        yield f"{re.escape(beginning)}(?:{'|'.join(map(re.escape, rest))})"
+            by_start.setdefault(text[:2], []).append(text[2:])
+    for start, endings in by_start.items():
+        yield f"{re.escape(start)}(?:{'|'.join(map(re.escape, endings))})"
 
 
 _MARK = re.compile(
@@ -229,15 +239,20 @@ _ENDED = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, _ENDS))}))+\s*\Z")
 
 
 class Parted(NamedTuple):
-    """A text's thinking (None where it has none) and its answer; none behind thinking that never
-    ends."""
+    """A text's thinking (None if it has none) and its answer.
+
+    There is no answer behind thinking that never ends.
+    """
 
     thinking: str | None
     answer: str
 
 
 class _Mark(NamedTuple):
-    """A mark in a text. name: of the tag, or of the table's line: an end ends what has its name."""
+    """A mark in a text.
+
+    name: of the tag, or of the table's line: an end ends what has its name.
+    """
 
     start: int
     stop: int
@@ -247,42 +262,48 @@ class _Mark(NamedTuple):
 
 
 def _marks_in(text: str) -> list[_Mark]:
-    """The marks in a text, in order."""
-    found: list[_Mark] = []
-    shown = _SHOWN.search(text)
-    first = shown.start() if shown else 0
+    """Return the marks in a text, in order."""
+    marks_found: list[_Mark] = []
+    first_letter = _SHOWN.search(text)
+    first = first_letter.start() if first_letter else 0
     for match in _MARK.finditer(text):
         spelling = match["text"] or f"<{match['slash']}{match['tag']}>"
         if match["channel"]:
             spelling = f"<|channel|>{match['channel']}<|message|>"
-        known = _KNOWN.get(spelling.casefold())
-        if known is None:
+        entry = _KNOWN.get(spelling.casefold())
+        if entry is None:
             continue
-        marks, opens, name = known
-        if marks.opens == "text" and not _counts(text, match, first, opens=opens, marks=marks):
+        marks, opens, name = entry
+        if marks.opens == "text" and not _is_mark(text, match, first, opens=opens, marks=marks):
             continue
-        found.append(_Mark(*match.span(), opens, name, marks))
-        if len(found) == _MOST_MARKS:
+        marks_found.append(_Mark(*match.span(), opens, name, marks))
+        if len(marks_found) == _MOST_MARKS:
             break
-    return found
+    return marks_found
 
 
-def _counts(text: str, match: re.Match[str], first: int, *, opens: bool, marks: Marks) -> bool:
-    """Whether words that an answer may hold too are a mark where they stand. first: where the
-    text's own words start."""
-    # `assistantfinal` is no word of any language; a sentence counts behind its start alone.
-    glued = match[0].casefold().startswith("assistant") and "\n" not in match[0]
-    if not opens or glued:
-        return glued or text[first : first + _LINE].startswith(marks.start)
+def _is_mark(text: str, match: re.Match[str], first: int, *, opens: bool, marks: Marks) -> bool:
+    """Return True if words are a mark in their place, though an answer may hold them too.
+
+    first: where the text's own words start. opens: whether the mark would open a thought.
+    """
+    # `assistantfinal` is not a word of any language.
+    if match[0].casefold().startswith("assistant") and "\n" not in match[0]:
+        return True
+    if not opens:
+        # A sentence that ends a thought counts only if the text starts with the one that opens it.
+        return text[first : first + _LINE].startswith(marks.start)
     if match.start() > first or not match[0].startswith(marks.start):
         return False
+    # "analysis" may start an answer: it is a mark if it is glued to a word, or if the end follows.
     next_letter = text[match.end() : match.end() + 1]
     return match[0] != "analysis" or next_letter.isalnum() or marks.end[0] in text
 
 
 def parted(text: str, *, cut: bool = False) -> Parted:
-    """Thinking and answer of a text. cut: whether a budget ended it, so that a thought may be left
-    open anywhere.
+    """Return thinking and answer of a text.
+
+    cut: whether a budget ended it, so that a thought may be left open anywhere.
 
     >>> (
     ...     parted("<think>Hm.</think>\\n\\n42"),
@@ -305,81 +326,95 @@ def parted(text: str, *, cut: bool = False) -> Parted:
 
 
 class _Parting:
-    """A text on its way into thoughts and answer. name: of the thought that is open."""
+    """A text that is being divided into thoughts and answer. name: of the thought that is open."""
 
     def __init__(self, text: str, cut: bool) -> None:
         self.marks = _marks_in(text)
-        self._text, self._cut, self._place = text, cut, 0
+        self.name: str | None = None
+        self._text = text
+        self._cut = cut
+        self._position = 0
         self._last_end = {mark.name: mark.start for mark in self.marks if not mark.opens}
         self._words_end = len(text.rstrip())
-        self._before, self._thoughts, self._said = "", list[str](), list[str]()
-        self._thought = False
-        self._quoted = set[str]()
-        self.name: str | None = None
+        self._before = ""
+        self._thoughts: list[str] = []
+        self._answer: list[str] = []
+        self._has_thought = False
+        self._quoted: set[str] = set()
 
     def open(self, mark: _Mark) -> None:
-        """A thought starts, unless the answer only quotes its mark."""
-        piece = self._text[self._place : mark.start]
-        ends = self._last_end.get(mark.name, -1) > mark.start
-        behind_thought = self._thought and not piece.strip()
-        if not (ends or self._cut or behind_thought or _is_open(self._text, mark)):
+        """Start a thought, unless the answer only quotes its mark."""
+        piece = self._text[self._position : mark.start]
+        has_end = self._last_end.get(mark.name, -1) > mark.start
+        follows_thought = self._has_thought and not piece.strip()
+        if not (has_end or self._cut or follows_thought or _is_open(self._text, mark)):
             return
-        if self._thought or not ends:
-            self._said.append(piece)
+        if self._has_thought or not has_end:
+            self._answer.append(piece)
         else:
             self._before = piece
-        self.name, self._thought, self._place = mark.name, True, mark.stop
+        self.name = mark.name
+        self._has_thought = True
+        self._position = mark.stop
         self._quoted = set()
 
     def quote(self, mark: _Mark) -> None:
-        """A mark starts within a thought. The end of its name is no end of the thought."""
+        """Note a mark within a thought: the end of its name is no end of the thought."""
         self._quoted.add(mark.name)
 
     def is_ended_by(self, mark: _Mark) -> bool:
-        """Whether an end is that of the open thought, or of one that the prompt began.
+        """Return True if an end is that of the open thought, or of one that the prompt started.
 
         Models close a thought by other marks now and then. They count if its own never come, unless
         a budget cut it, since it may quote them then.
         """
         if self.name in (None, mark.name):
             return True
-        comes = self._last_end.get(self.name, -1) > mark.start
-        return not (comes or self._cut or mark.name in self._quoted)
+        has_own_end = self._last_end.get(self.name, -1) > mark.start
+        return not (has_own_end or self._cut or mark.name in self._quoted)
 
     def end(self, mark: _Mark) -> None:
-        """A thought ends, which the prompt may have begun."""
-        piece = self._text[self._place : mark.start]
+        """End a thought, which the prompt may have started."""
+        piece = self._text[self._position : mark.start]
         if self.name is not None:
             self._thoughts.append(piece)
-        elif self._thought and mark.stop >= self._words_end:
-            self._said.append(piece)  # a closing mark too many, behind the answer
+        elif self._has_thought and mark.stop >= self._words_end:
+            # A closing mark too many, behind the answer.
+            self._answer.append(piece)
         else:
             # Text between two ends belongs to the thought that the second one ends.
-            self._thoughts += [*self._said, piece]
-            self._said = []
-            self._thought |= bool(piece.strip())
-        self.name, self._place = None, mark.stop
+            self._thoughts += [*self._answer, piece]
+            self._answer = []
+            self._has_thought |= bool(piece.strip())
+        self.name = None
+        self._position = mark.stop
 
     def parted(self) -> Parted:
-        """What came of it."""
-        if not self._place:
+        """Return the thoughts and the answer."""
+        if not self._position:
             return Parted(None, self._text)
-        rest, thoughts = self._text[self._place :], self._thoughts
-        (self._said if self.name is None else thoughts).append(rest)
-        if self.name is None and not "".join(self._said).strip():
-            self._said = [self._before]  # it answered, and thought then
+        tail, thoughts = self._text[self._position :], self._thoughts
+        if self.name is None:
+            self._answer.append(tail)
+        else:
+            thoughts.append(tail)
+        if self.name is None and not "".join(self._answer).strip():
+            # It answered, and thought then.
+            self._answer = [self._before]
         else:
             # The end of a thought that the prompt had begun, and the model began once more.
             thoughts.insert(0, self._before)
-        answer = "\n\n".join(filter(None, map(_unwrapped, self._said)))
-        if not self._thought:
+        answer = "\n\n".join(filter(None, map(_unwrapped, self._answer)))
+        if not self._has_thought:
             return Parted(None, answer)
         return Parted("\n\n".join(filter(None, map(str.strip, thoughts))), answer)
 
 
 def _is_open(text: str, mark: _Mark) -> bool:
-    """Whether a start that nothing ends opens a thought: one in the middle of a sentence is quoted
-    by an answer."""
+    """Return True if a start that nothing ends opens a thought.
+
+    One in the middle of a sentence is quoted by an answer.
+    """
     if mark.marks.opens == "anywhere":
         return True
     before = text[max(0, mark.start - _LINE) : mark.start]
@@ -389,33 +424,35 @@ def _is_open(text: str, mark: _Mark) -> bool:
 
 
 def _unwrapped(text: str) -> str:
-    """A part of an answer behind thoughts, without the marks around it."""
+    """Return a part of an answer behind thoughts, without the marks around it."""
     text = _ENDED.sub("", text)
     text = _WRAPPER.sub("", text)
     return text.strip() if text.endswith("\n") else text.lstrip()
 
 
 def without_specials(text: str, specials: Sequence[str]) -> str | None:
-    """A decoded text without its special tokens, save those that mark its thoughts; None where none
-    of them does.
+    """Return a decoded text without its special tokens, save those that mark its thoughts.
+
+    Returns None if none of them does.
 
     >>> without_specials("<s><|channel>thought\\nHm<channel|>42</s>", ["<s>", "</s>", "<channel|>"])
     '<|channel>thought\\nHm<channel|>42'
     """
     marks = [(mark.start, mark.stop) for mark in _marks_in(text)]
-    marked = [text[start:stop] for start, stop in marks]
-    if not any(special in mark for mark in marked for special in specials):
+    spelt_marks = [text[start:stop] for start, stop in marks]
+    if not any(special in mark for mark in spelt_marks for special in specials):
         return None
-    found = re.compile("|".join(map(re.escape, sorted(specials, key=len, reverse=True))))
-    kept, place = list[str](), 0
+    special_pattern = re.compile("|".join(map(re.escape, sorted(specials, key=len, reverse=True))))
+    pieces: list[str] = []
+    place = 0
     for start, stop in [*marks, (len(text), len(text))]:
-        kept += [found.sub("", text[place:start]), text[start:stop]]
+        pieces += [special_pattern.sub("", text[place:start]), text[start:stop]]
         place = stop
-    return "".join(kept)
+    return "".join(pieces)
 
 
 def opened_in(prompt: Prompt) -> bool:
-    """Whether a prompt ends with an opened thought, so that the model begins inside it.
+    """Return True if a prompt ends with an opened thought, so that the model starts inside it.
 
     >>> [opened_in(Prompt.plain([("text", end)])) for end in ("<|user|>Hm<think>\\n", "<think></think>\\n")]
     [True, False]
@@ -427,21 +464,21 @@ def opened_in(prompt: Prompt) -> bool:
 
 
 def split_thinking(answer: Answer, decoding: Decoding, *, opened: bool = False) -> Answer:
-    """An answer without its thinking, which is kept beside it. opened: the prompt had begun
-    the thinking.
+    """Return an answer without its thinking, which is kept next to it.
 
-    A text that was cut off beyond the answer's own budget, with a thinking budget set and no
-    mark in it, can only be thinking that the template had opened.
+    opened: whether the prompt had started the thinking. A text that was cut off beyond the answer's
+    own budget, with a thinking budget set and no mark in it, can only be thinking that the template
+    had opened.
     """
-    cut = ending_of(answer.finish) is Ending.CUT
-    found = parted(answer.text, cut=cut)
-    if found.thinking is None and answer.thinking is None and cut and answer.text:
-        beyond = (answer.completion_tokens or 0) > decoding.max_answer_tokens
-        if opened or (decoding.thinking_tokens and beyond):
-            found = Parted(answer.text, "")
-    if found.thinking is None and found.answer == answer.text:
+    is_cut = ending_of(answer.finish) is Ending.CUT
+    parts = parted(answer.text, cut=is_cut)
+    if parts.thinking is None and answer.thinking is None and is_cut and answer.text:
+        exceeds_budget = (answer.completion_tokens or 0) > decoding.max_answer_tokens
+        if opened or (decoding.thinking_tokens and exceeds_budget):
+            parts = Parted(answer.text, "")
+    if parts.thinking is None and parts.answer == answer.text:
         return answer
     # A server may take out a part of the thinking itself.
-    thoughts = [part for part in (answer.thinking, found.thinking) if part]
-    thinking = "\n\n".join(thoughts) if thoughts else found.thinking
-    return replace(answer, text=found.answer, thinking=thinking)
+    thoughts = [part for part in (answer.thinking, parts.thinking) if part]
+    thinking = "\n\n".join(thoughts) if thoughts else parts.thinking
+    return replace(answer, text=parts.answer, thinking=thinking)

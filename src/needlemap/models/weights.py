@@ -14,33 +14,36 @@ from typing import Any
 
 from needlemap.errors import SettingsError
 
-_SHOWN = 3  # names that an error lists
+# Names that an error lists.
+_SHOWN = 3
 # Tables that a model computes itself, and scales of a quantised cache, by the ends of their names.
 _COMPUTED = re.compile(
     r"(inv_freq|masked_bias|position_ids|rotary_emb\.(cos|sin)_cached|[kvq]_scale)$"
 )
-_CAUSAL_MASK = re.compile(r"(attn|attention)\.bias$")  # GPT-2, GPT-Neo, GPT-NeoX of before
-_BYTE = 1  # size of numbers that torch has no comparison for
+# Of earlier GPT-2, GPT-Neo, GPT-NeoX.
+_CAUSAL_MASK = re.compile(r"(attn|attention)\.bias$")
+# The size of numbers that torch has no comparison for.
+_BYTE = 1
 
 
-def refuse_partial(name: str, model: Any, told: Mapping[str, Any]) -> None:
-    """Raises SettingsError for a checkpoint that is not the model's own, or is broken.
+def refuse_partial(name: str, model: Any, loading_info: Mapping[str, Any]) -> None:
+    """Raise SettingsError for a checkpoint that is not the model's own, or is broken.
 
-    told: transformers' report on the loading: `missing_keys`, `unexpected_keys`,
+    loading_info: transformers' report on the loading: `missing_keys`, `unexpected_keys`,
     `mismatched_keys`.
     """
-    missing = [key for key in told.get("missing_keys", ()) if not _COMPUTED.search(key)]
+    missing = [key for key in loading_info.get("missing_keys", ()) if not _COMPUTED.search(key)]
     if missing:
         raise SettingsError(
             f"The checkpoint of '{name}' lacks {_named(missing, 'weight')}, which would be random "
             f"numbers, others in each process. Was it converted or saved whole?"
         )
-    if wrong := [f"{key[0]}" for key in told.get("mismatched_keys", ())]:
+    if wrong := [f"{key[0]}" for key in loading_info.get("mismatched_keys", ())]:
         raise SettingsError(
             f"The checkpoint of '{name}' has another shape than its config.json says for "
             f"{_named(wrong, 'weight')}. They do not belong together."
         )
-    if unused := _unused(model, told.get("unexpected_keys", ())):
+    if unused := _unused(model, loading_info.get("unexpected_keys", ())):
         raise SettingsError(
             f"The checkpoint of '{name}' holds {_named(unused, 'weight')} that its config.json has "
             f"no place for, so that the model would be computed without them. They do not belong "
@@ -54,20 +57,17 @@ def refuse_partial(name: str, model: Any, told: Mapping[str, Any]) -> None:
 
 
 def _unused(model: Any, keys: Iterable[str]) -> list[str]:
-    """The weights of layers that the model has, or of further layers, that it has no place
-    for.
+    """Return the weights that the model has no place for, of its layers or of further ones.
 
-    A part of its own beside the layers (an image tower, a draft head) is left out of a text's
-    computation rightly, and so are the last layers of DeepSeek and GLM that foretell further
-    tokens (`num_nextn_predict_layers`).
+    A part of its own next to the layers (an image tower, a draft head) is left out of a text's
+    computation rightly, and so are the last layers of DeepSeek and GLM that foretell further tokens
+    (`num_nextn_predict_layers`).
     """
     modules = dict(model.named_modules())
     config = model.config.get_text_config()
-    last, ahead = (
-        getattr(config, field, None) or 0
-        for field in ("num_hidden_layers", "num_nextn_predict_layers")
-    )
-    drafts = {str(number) for number in range(last, last + ahead)}
+    layers = getattr(config, "num_hidden_layers", None) or 0
+    draft_layers = getattr(config, "num_nextn_predict_layers", None) or 0
+    drafts = {str(number) for number in range(layers, layers + draft_layers)}
     return [
         key
         for key in sorted(keys)
@@ -79,22 +79,28 @@ def _unused(model: Any, keys: Iterable[str]) -> list[str]:
 
 
 def _is_inside(modules: Mapping[str, Any], key: str) -> bool:
-    """Whether a weight belongs to a part that the model has: a parameter of it, or something
-    within its layers."""
+    """Return True if a weight belongs to a part that the model has.
+
+    It is a parameter of that part, or something within its layers.
+    """
     parts = key.split(".")
-    depth = next(at for at in range(len(parts), -1, -1) if ".".join(parts[:at]) in modules)
-    within = any(part.isdigit() for part in parts[: depth + 1])
-    return within or (0 < depth == len(parts) - 1)
+    depth = len(parts)
+    while ".".join(parts[:depth]) not in modules:
+        depth -= 1
+    is_in_layers = any(part.isdigit() for part in parts[: depth + 1])
+    return is_in_layers or (0 < depth == len(parts) - 1)
 
 
 def _has_weight(modules: Mapping[str, Any], key: str) -> bool:
-    """Whether the part that a bias belongs to has a weight, and so may have a bias."""
+    """Return True if the part that a bias belongs to has a weight, and so may have a bias."""
     return hasattr(modules.get(key.rpartition(".")[0]), "weight")
 
 
 def _is_finite(weight: Any) -> bool:
-    """Whether all numbers of a weight are finite; True for one that is not here, or has
-    none."""
+    """Return True if all numbers of a weight are finite.
+
+    Also for one that is not here, or has none.
+    """
     if weight.device.type == "meta" or not weight.is_floating_point() or not weight.numel():
         return True
     numbers = weight.detach()
@@ -103,7 +109,7 @@ def _is_finite(weight: Any) -> bool:
 
 
 def _named(keys: Iterable[str], noun: str) -> str:
-    """How many, and the first names."""
+    """Return how many there are, and the first names."""
     names = sorted(keys)
     more = ", ..." if len(names) > _SHOWN else ""
     plural = "" if len(names) == 1 else "s"

@@ -1,13 +1,12 @@
-"""Where needles go and where the haystack ends, so that a prompt has exactly the asked length.
+"""Place needles and the haystack's end, so that a prompt has exactly the wanted length.
 
-Positions are haystack token indices. `sentence` is needlemap's own way: at a sentence end,
-lengths exact by counting seams again; where the end cuts a sentence, "…" stands before a
-needle there. `unit` is its way with haystacks of lines or paragraphs: needles between two of
-them, and the haystack ends with a whole one, so that a prompt is a little shorter than asked.
-The older tools' ways are in `prompts/older_placement.py`.
+Positions are haystack token indices. Needles are inserted at sentence ends, and lengths are exact
+because seams are counted again; if the haystack's end cuts a sentence, "…" stands before a needle
+there. In haystacks of lines or paragraphs, needles are inserted between two of these, and the
+haystack ends with a whole one, so that a prompt is a little shorter than wanted. The older tools'
+ways are in the wing `interop`.
 
-An item's first needle is the one that the cell's depth is meant for; others may stand before
-or behind it.
+An item's first needle is the one for the cell's depth; others may stand before or after it.
 """
 
 from __future__ import annotations
@@ -31,20 +30,27 @@ if TYPE_CHECKING:
 
 _PADS = ("\n", " .", "\n\n", " . .", "\n\n\n", " . . .", "。", "……")
 _TRIES = 8
-_SEAMS = 64  # tokens that seams may cost beyond the parts' own, at most
-_MOST_TRIED = 20_000  # tokens beside the haystack, up to which an error tries for the least length
-_LEGAL_ENDS = 8  # cuts before the best one that are tried with each pad
-_BROKEN_OFF = "…"  # between a cut sentence and a needle at the haystack's end
-_MERGED = 3  # tokens that a further unit may save at its seams
+# Tokens that seams may cost in addition to the parts' own, at most.
+_SEAMS = 64
+# Tokens outside the haystack up to which an error tries for the least length: each try counts all.
+_MOST_TRIED = 20_000
+# Cuts before the best one that are tried with each pad.
+_LEGAL_ENDS = 8
+# Between a cut sentence and a needle at the haystack's end.
+_BROKEN_OFF = "…"
+# Tokens that a further unit may save at its seams.
+_MERGED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A template filled with its question and tokenised: all of a prompt but haystack and
-    needles.
+    """A template filled with its question and tokenised: all of a prompt but haystack and needles.
 
-    before, after: the spans around the context, in message `context`. outside_tokens: tokens
-    of the others.
+    Attributes:
+        messages: Its messages.
+        context: The number of the message that holds the haystack.
+        before, after: The spans around the haystack in that message.
+        outside_tokens: Tokens of the other messages.
     """
 
     messages: tuple[Message, ...]
@@ -56,9 +62,15 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A prompt to be laid out: what is around its haystack, its needles by depth, the room for
-    it in tokens, about how many of these are haystack, and which needle a plan has set at which
-    position."""
+    """A prompt to be laid out.
+
+    Attributes:
+        frame: What is around its haystack.
+        needles: Its needles by depth.
+        room: The tokens that it may have.
+        guess: About how many of these are haystack.
+        chosen: The needle that a plan has set, and its position; None if none is set.
+    """
 
     frame: Frame
     needles: Sequence[Needle]
@@ -68,15 +80,20 @@ class Wanted:
 
 
 class PromptBuilder:
-    """Builds the prompts of one haystack with one tokenizer; what it remembers are pure
-    functions' values.
+    """Builds the prompts of one haystack with one tokenizer.
 
-    counts: whether a length counts the whole prompt, or only the context (haystack and
-    needles). reserve_tokens: taken off each length, for the answer; reserved_by: the flag that
-    it comes of. units: the haystack's cuts are those of its units. ids: the model is fed token
-    ids, so that nothing merges where spans meet, and lengths add up. ends: the haystack is
-    asked whole, however much room there is. anchor: haystack tokens that depths are shares of
-    in prompts of every length; None: each prompt's own.
+    What it remembers are values of pure functions.
+
+    Args:
+        units: Whether the haystack's cuts are those of its units.
+        counts: 'prompt' if a length counts the whole prompt, or else only haystack and needles.
+        reserve_tokens: Taken off each length, for the answer.
+        reserved_by: The flag that these come from.
+        ids: Whether the model is fed token ids, so that nothing merges where spans meet, and
+            lengths add up.
+        ends: Whether the haystack is used whole, however much room there is.
+        anchor: Haystack tokens that depths are shares of in prompts of every length; None for each
+            prompt's own.
     """
 
     def __init__(
@@ -94,18 +111,24 @@ class PromptBuilder:
     ) -> None:
         self.haystack = haystack
         self._anchor = anchor
-        self._whole, self._ends = counts == "prompt", ends
-        self._reserve, self._reserved_by = reserve_tokens, reserved_by
+        self._whole = counts == "prompt"
+        self._ends = ends
+        self._reserve = reserve_tokens
+        self._reserved_by = reserved_by
         self._seams = SpanCounter() if ids else SeamCounter(tokenizer, haystack.text, haystack.cuts)
         self._index = cache(tokenizer.index)
         self._mark = self._span(_BROKEN_OFF)
-        self._first = int(np.argmax(haystack.cuts.character > 0))  # where the first character ends
+        # Where the first character ends.
+        self._first = int(np.argmax(haystack.cuts.character > 0))
         self._units = haystack.cuts.ends() if units else None
         self._exact_lengths = not units
 
     @property
     def adds_up(self) -> bool | None:
-        """Whether the tokenizer's counts add up at the haystack's safe cuts; None: not tried."""
+        """Return whether the tokenizer's counts add up at the haystack's safe cuts.
+
+        None if that was not tried.
+        """
         return self._seams.windowed if isinstance(self._seams, SeamCounter) else None
 
     def build(
@@ -115,71 +138,78 @@ class PromptBuilder:
         length_tokens: int,
         position: int | None = None,
     ) -> Prompt:
-        """The prompt of that length. Its needles stand by depth; it lists them in the order
-        they came.
+        """Return the prompt of that length.
 
-        position: haystack tokens before the needle that came first, for plans that choose it;
-        else its depth decides. Raises TooShort, or HaystackError when the haystack runs out.
+        Its needles stand by depth, and it lists them in the order given. position: haystack tokens
+        before the first of them, if a plan chooses it; else its depth decides. Raises TooShort, or
+        HaystackError if the haystack runs out.
         """
         fixed = self._fixed(frame, needles)
         guess = self.haystack_tokens(frame, needles, length_tokens)
         if guess > len(self.haystack.text):
             raise HaystackError(
                 f"Haystack '{self.haystack.name}' has {len(self.haystack.text):,} tokens, a prompt "
-                f"of "
-                f"{length_tokens:,} needs {length_tokens - self._reserve - fixed:,}."
+                f"of {length_tokens:,} needs {length_tokens - self._reserve - fixed:,}."
             )
         order = by_depth(needles)
-        chosen = None if position is None or not order else (order.index(0), position)
-        hidden = [needles[place] for place in order]
-        wanted = Wanted(frame, hidden, length_tokens - self._reserve, guess, chosen)
+        chosen = None
+        if position is not None and order:
+            chosen = order.index(0), position
+        wanted = Wanted(
+            frame,
+            [needles[index] for index in order],
+            room=length_tokens - self._reserve,
+            guess=guess,
+            chosen=chosen,
+        )
         prompt = self._fitted(wanted)
         if prompt is None or (self._ends and prompt.haystack_tokens < len(self.haystack.text)):
             least = self._reserve + self._least(wanted, fixed)
             raise TooShort(
                 f"Length {length_tokens:,} leaves no room for {'its' if self._ends else 'a'} "
-                f"haystack: "
-                f"{self._reserve} tokens are reserved, {fixed} are needle and template. Use "
-                f"lengths of "
-                f"{least} or more, or a smaller {self._reserved_by}."
+                f"haystack: {self._reserve} tokens are reserved, {fixed} are needle and template. "
+                f"Use lengths of {least} or more, or a smaller {self._reserved_by}."
             )
         return restored(prompt, order)
 
     def alone(self, frame: Frame, needles: Sequence[Needle]) -> Prompt:
-        """The needles in the order of their depths, with the frame around them and no
-        haystack."""
-        hidden = [needles[place] for place in by_depth(needles)]
-        context = self._context(hidden, [0] * len(hidden), 0, "")
+        """Return the needles by depth, with the frame around them and no haystack."""
+        ordered = [needles[index] for index in by_depth(needles)]
+        context = self._context(ordered, [0] * len(ordered), stop=0, pad="")
         spans = (*frame.before, *context, *frame.after)
-        message = Message(frame.messages[frame.context].role, spans)
-        around = frame.messages[: frame.context], frame.messages[frame.context + 1 :]
-        place = (frame.context, len(frame.before), len(frame.before) + len(context))
-        tokens = self._seams.count(spans) + frame.outside_tokens
-        return Prompt((*around[0], message, *around[1]), context=place, tokens=tokens)
+        return Prompt(
+            _with_context(frame, spans),
+            context=_place_of(frame, context),
+            tokens=self._seams.count(spans) + frame.outside_tokens,
+        )
 
     def haystack_tokens(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> int:
-        """About how many haystack tokens the prompt of that length holds: seams may move it by
-        one or two."""
+        """Return about how many haystack tokens the prompt of that length holds.
+
+        Seams may move it by one or two.
+        """
         room = length_tokens - self._reserve - self._fixed(frame, needles)
         return min(room, len(self.haystack.text)) if self._ends else room
 
     def _fixed(self, frame: Frame, needles: Sequence[Needle]) -> int:
-        """Tokens of a prompt that are not haystack, as far as they count."""
+        """Return the tokens of a prompt that are not haystack, as far as they count."""
         fixed = sum(len(self._span(needle.text)) for needle in needles)
         if self._whole:
             fixed += sum(map(len, frame.before + frame.after)) + frame.outside_tokens
         return fixed
 
     def _fitted(self, wanted: Wanted) -> Prompt | None:
-        """The prompt that fills the room; None where none fits."""
+        """Return the prompt that fills the room; None if none fits."""
         stop = self._anchor or max(0, wanted.guess)
         depths = moved(wanted.needles, wanted.chosen, stop)
-        places = zip(depths, wanted.needles, strict=True)
-        own = [self._own(depth, stop, needle.exact) for depth, needle in places]
-        return self._laid_out(wanted, around(own, wanted.chosen))
+        positions = [
+            self._position(depth, stop, exact=needle.exact)
+            for depth, needle in zip(depths, wanted.needles, strict=True)
+        ]
+        return self._laid_out(wanted, around(positions, wanted.chosen))
 
     def _laid_out(self, wanted: Wanted, positions: list[int]) -> Prompt | None:
-        """The prompt with its needles there that fills the room; None where none fits."""
+        """Return the prompt with its needles there that fills the room; None if none fits."""
         if self._units is None:
             return self._exact(wanted, positions)
         return self._in_units(wanted, positions, self._units)
@@ -187,28 +217,35 @@ class PromptBuilder:
     def _in_units(
         self, wanted: Wanted, positions: list[int], ends: NDArray[np.int64]
     ) -> Prompt | None:
-        """The most whole units of haystack, which end there, that fit; None where not even one
-        does."""
-        best = -1
+        """Return the prompt with the most whole units of haystack that fit; None if not even one
+        does.
+
+        ends: where each unit ends.
+        """
         positions = [int(self.haystack.cuts.sentence[position]) for position in positions]
-        place = max(0, int(np.searchsorted(ends, wanted.guess, side="right")) - 1)
+        best = None
+        index = max(0, int(np.searchsorted(ends, wanted.guess, side="right")) - 1)
         for _ in range(_TRIES):
-            left = self._left(wanted, positions, int(ends[place]))
+            left = self._left(wanted, positions, int(ends[index]))
             if left >= 0:
-                best = place
-                if place + 1 == len(ends) or ends[place + 1] - ends[place] > left + _MERGED:
+                best = index
+                if index + 1 == len(ends) or ends[index + 1] - ends[index] > left + _MERGED:
                     break
-                place += 1
-            elif best >= 0 or not place:
+                index += 1
+            elif best is not None or index == 0:
                 break
             else:
-                fitting = int(np.searchsorted(ends, ends[place] + left, side="right")) - 1
-                place = max(0, min(place - 1, fitting))
-        return self._prompt(wanted, positions, int(ends[best])) if best >= 0 else None
+                fitting = int(np.searchsorted(ends, ends[index] + left, side="right")) - 1
+                index = max(0, min(index - 1, fitting))
+        if best is None:
+            return None
+        return self._prompt(wanted, positions, int(ends[best]))
 
     def _least(self, wanted: Wanted, fixed: int) -> int:
-        """A room that would do, the smallest by trying: seams move it off the sum of the
-        parts."""
+        """Return a room that is enough, the smallest by trying.
+
+        Seams move it off the sum of the parts.
+        """
         if self._ends:
             return fixed + len(self.haystack.text) + _SEAMS
         most = fixed + _SEAMS + (0 if self._units is None else int(self._units[0]))
@@ -221,13 +258,14 @@ class PromptBuilder:
         return most
 
     def _exact(self, wanted: Wanted, positions: list[int]) -> Prompt | None:
-        """Move the haystack's end until the count is right; where a character is in the way,
-        pad.
+        """Return the prompt whose haystack ends so that the count is right.
 
-        None where even one character of haystack is too much.
+        If a character is in the way, it is padded. None if even one character of haystack is too
+        much.
         """
         cuts, most = self.haystack.cuts, len(self.haystack.text)
-        stop, best = wanted.guess, 0
+        stop = wanted.guess
+        best = 0
         for _ in range(_TRIES):
             stop = int(cuts.character[max(self._first, min(stop, most))])
             off = self._left(wanted, positions, stop)
@@ -235,13 +273,16 @@ class PromptBuilder:
                 return self._prompt(wanted, positions, stop)
             if off < 0 and stop == self._first:
                 return None
-            best = max(best, stop) if off > 0 else best
+            if off > 0:
+                best = max(best, stop)
             stop += off
         return self._padded(wanted, positions, best or self._first)
 
     def _padded(self, wanted: Wanted, positions: list[int], best: int) -> Prompt:
-        """A few characters at the haystack's end, where no cut between characters gives the
-        exact length."""
+        """Return the prompt with a few characters at the haystack's end.
+
+        It is for prompts of which no cut between characters gives the exact length.
+        """
         stop = best
         for _ in range(_LEGAL_ENDS):
             for pad in ("", *_PADS):
@@ -250,72 +291,82 @@ class PromptBuilder:
             stop = max(self._first, int(self.haystack.cuts.character[stop - 1]))
         return self._prompt(wanted, positions, best)
 
-    def _own(self, depth: float, stop: int, exact: bool = False) -> int:
-        """The position for a depth: the end of a sentence or unit near it; the very end for
-        depth 1. exact: the start of a character at that very token."""
+    def _position(self, depth: float, stop: int, *, exact: bool) -> int:
+        """Return the position for a depth: the end of a sentence or unit near it.
+
+        For depth 1 it is the very end. exact: the start of a character at that very token.
+        """
         if depth >= 1:
-            return len(self.haystack.text)  # clamped to the end, wherever that will be
-        wanted = min(int(depth * stop), len(self.haystack.text))
+            # It is clamped to the end, wherever that will be.
+            return len(self.haystack.text)
+        token = min(int(depth * stop), len(self.haystack.text))
         if self._units is not None:
-            return int(self.haystack.cuts.sentence[wanted])
+            return int(self.haystack.cuts.sentence[token])
         if exact:
-            return int(self.haystack.cuts.character[wanted])
-        return self.haystack.cuts.insertion_point(wanted, stop)
+            return int(self.haystack.cuts.character[token])
+        return self.haystack.cuts.insertion_point(token, stop)
 
     def _left(self, wanted: Wanted, positions: list[int], stop: int, pad: str = "") -> int:
-        """Tokens of the room that a prompt leaves; below 0 where it is too long."""
-        frame, context = wanted.frame, self._context(wanted.needles, positions, stop, pad)
+        """Return the tokens of the room that a prompt leaves; below 0 if it is too long."""
+        frame = wanted.frame
+        context = self._context(wanted.needles, positions, stop, pad)
         if not self._whole:
             return wanted.room - self._seams.count(context)
-        return (
-            wanted.room
-            - frame.outside_tokens
-            - self._seams.count((*frame.before, *context, *frame.after))
-        )
+        tokens = self._seams.count((*frame.before, *context, *frame.after))
+        return wanted.room - frame.outside_tokens - tokens
 
     def _context(
         self, needles: Sequence[Needle], positions: list[int], stop: int, pad: str
     ) -> list[Span]:
-        """Haystack and needles as spans. Needles get a space where two words would touch."""
-        text, spans, at = self.haystack.text, [], 0
+        """Return haystack and needles as spans. Needles get a space if two words would touch."""
+        text = self.haystack.text
+        spans = list[Span]()
+        start = 0
         for needle, position in zip(needles, positions, strict=True):
             position = min(position, stop)
-            if position > at:
-                spans.append(Span(text, at, position))
+            if position > start:
+                spans.append(Span(text, start, position))
                 if position == stop and self._exact_lengths and self.haystack.broken_off(stop):
                     spans.append(self._mark)
-            spans.append(self._glued(needle.text, spans, position, stop))
-            at = position
-        if stop > at:
-            spans.append(Span(text, at, stop))
+            spans.append(self._needle_span(needle.text, spans, position, stop))
+            start = position
+        if stop > start:
+            spans.append(Span(text, start, stop))
         if pad:
             spans.append(self._span(pad))
         return spans
 
-    def _glued(self, needle: str, before: list[Span], position: int, stop: int) -> Span:
+    def _needle_span(self, needle: str, before: list[Span], position: int, stop: int) -> Span:
+        """Return a needle, with a space on either side if it would touch a word there."""
         if not self._exact_lengths:
             return self._span(needle)
+        # A character has at most four bytes.
         last = bytes(before[-1].data[-4:]).decode("utf-8", "ignore")[-1:] if before else ""
         offset = int(self.haystack.text.offsets[position])
         following = self.haystack.text.data[offset : offset + 4] if position < stop else b""
         first = following.decode("utf-8", "ignore")[:1]
-        lead = " " if touch(last, needle[:1]) else ""
-        return self._span(lead + needle + (" " if touch(needle[-1:], first) else ""))
+        text = needle
+        if touch(last, needle[:1]):
+            text = f" {text}"
+        if touch(needle[-1:], first):
+            text = f"{text} "
+        return self._span(text)
 
     def _span(self, text: str) -> Span:
-        """A short text, tokenised once."""
+        """Return a short text, tokenised once."""
         return self._index(text.encode()).span()
 
     def _prompt(self, wanted: Wanted, positions: list[int], stop: int, pad: str = "") -> Prompt:
-        frame, context = wanted.frame, self._context(wanted.needles, positions, stop, pad)
+        """Return the prompt whose haystack ends there."""
+        frame = wanted.frame
+        context = self._context(wanted.needles, positions, stop, pad)
         spans = (*frame.before, *context, *frame.after)
-        message = Message(frame.messages[frame.context].role, spans)
         tokens = self._seams.count(spans) + frame.outside_tokens
         counted = tokens if self._whole else self._seams.count(context)
         settled = tuple(min(position, stop) for position in positions)
         return Prompt(
-            (*frame.messages[: frame.context], message, *frame.messages[frame.context + 1 :]),
-            context=(frame.context, len(frame.before), len(frame.before) + len(context)),
+            _with_context(frame, spans),
+            context=_place_of(frame, context),
             needles=placed(
                 wanted.needles, settled, stop, context, (self.haystack.text, self._mark.text)
             ),
@@ -327,46 +378,64 @@ class PromptBuilder:
         )
 
 
+def _with_context(frame: Frame, spans: tuple[Span, ...]) -> tuple[Message, ...]:
+    """Return a frame's messages, of which the one with the haystack has these spans."""
+    messages = list(frame.messages)
+    messages[frame.context] = Message(messages[frame.context].role, spans)
+    return tuple(messages)
+
+
+def _place_of(frame: Frame, context: Sequence[Span]) -> tuple[int, int, int]:
+    """Return the message that holds haystack and needles, and their first and last span there."""
+    first = len(frame.before)
+    return frame.context, first, first + len(context)
+
+
 def by_depth(needles: Sequence[Needle]) -> list[int]:
-    """The needles' places in the order of their depths; those of one depth keep their
-    order."""
-    return sorted(range(len(needles)), key=lambda place: needles[place].depth)
+    """Return the needles' indices by depth; those of one depth keep their order."""
+    return sorted(range(len(needles)), key=lambda index: needles[index].depth)
 
 
 def moved(needles: Sequence[Needle], chosen: tuple[int, int] | None, stop: int) -> list[float]:
-    """Depths as meant. If a position, of `stop`, was chosen for one needle, the others move
-    along with it. Those that are still stay, and none passes them. needles: by depth.
+    """Return the depths of needles, which are given by depth.
+
+    If a position, of `stop`, was chosen for one of them, the others move along with it. Those that
+    are still stay, and none passes them.
     """
     depths = [needle.depth for needle in needles]
     if chosen is None or not stop:
         return depths
-    shift = chosen[1] / stop - depths[chosen[0]]
-    least = accumulate((needle.depth if needle.still else 0.0 for needle in needles), max)
-    most = [
-        *accumulate((needle.depth if needle.still else 1.0 for needle in reversed(needles)), min)
-    ]
+    index, position = chosen
+    shift = position / stop - depths[index]
+    # Between the still needles before and after it.
+    lowest = list(accumulate((row.depth if row.still else 0.0 for row in needles), max))
+    highest = list(accumulate((row.depth if row.still else 1.0 for row in reversed(needles)), min))
+    highest.reverse()
     return [
         needle.depth if needle.still else min(high, max(low, needle.depth + shift))
-        for needle, low, high in zip(needles, least, reversed(most), strict=True)
+        for needle, low, high in zip(needles, lowest, highest, strict=True)
     ]
 
 
 def around(positions: list[int], chosen: tuple[int, int] | None) -> list[int]:
-    """Positions of which one was chosen, if it was; the others stay before or behind it.
+    """Return positions of which one was chosen, if it was; the others stay before or after it.
 
     >>> around([10, 20, 30], (1, 35))
     [10, 35, 35]
     """
     if chosen is None:
         return positions
-    place, position = chosen
-    before = [min(position, earlier) for earlier in positions[:place]]
-    return [*before, position, *(max(position, later) for later in positions[place + 1 :])]
+    index, chosen_position = chosen
+    before = [min(chosen_position, position) for position in positions[:index]]
+    after = [max(chosen_position, position) for position in positions[index + 1 :]]
+    return [*before, chosen_position, *after]
 
 
 def touch(left: str, right: str) -> bool:
-    """Whether two characters need a space between them: both are no white space and of spaced
-    scripts."""
+    """Return True if two characters need a space between them.
+
+    Neither is white space then, and both are of scripts that use spaces.
+    """
     if not left or not right or left.isspace() or right.isspace():
         return False
     return ord(left) < 0x2E80 and ord(right) < 0x2E80

@@ -1,5 +1,4 @@
-"""How many tokens joined spans have: what meets at a seam is counted again, within a
-window."""
+"""Count the tokens of joined spans: what meets at a seam is counted again, within a window."""
 
 from __future__ import annotations
 
@@ -7,20 +6,23 @@ from collections.abc import Sequence
 
 from needlemap.text.tokens import Cuts, Span, Tokenizer, TokenText
 
-MOST_PROBES, APART = 32, 256  # safe cuts at which counts are tried; tokens from one to the next
-NEAR = 64  # tokens on either side of one, that are counted with it
-MARGIN = 16  # tokens on either side of a seam that are always counted again
-_Piece = tuple[
-    TokenText, int, int
-]  # a span as a plain tuple, which costs less to make and to look up
+# Safe cuts at which counts are tried, at most; and tokens from one to the next.
+MOST_PROBES = 32
+APART = 256
+# Tokens on either side of a safe cut that are counted with it.
+NEAR = 64
+# Tokens on either side of a seam that are always counted again.
+MARGIN = 16
+# Tokens of the longest window that is counted: a longer one would cost as much as the text.
+_LONGEST_WINDOW = 4096
+# A span as a plain tuple, which costs less to make and to look up.
+_Piece = tuple[TokenText, int, int]
 
 
 class SeamCounter:
-    """Counts joined spans of one haystack with one tokenizer; remembers windows it has
-    counted.
+    """Counts joined spans of one haystack with one tokenizer, and remembers counted windows.
 
-    The haystack is the only long text: all other spans are counted as a whole, within a
-    window.
+    The haystack is the only long text: all other spans are counted as a whole, within a window.
     """
 
     def __init__(self, tokenizer: Tokenizer, haystack: TokenText, cuts: Cuts) -> None:
@@ -31,10 +33,12 @@ class SeamCounter:
         self.windowed = adds_up(tokenizer, haystack, cuts)
 
     def count(self, spans: Sequence[Span]) -> int:
-        """Number of tokens of the joined text."""
+        """Return the number of tokens of the joined text."""
         if not self.windowed:
             return self._tokenizer.count(_whole_characters(b"".join([span.data for span in spans])))
-        total, inside = 0, False
+        total = 0
+        # Whether the window starts inside the text, not at its beginning.
+        inside = False
         window: list[_Piece] = []
         for span in spans:
             inner = self._inner(span)
@@ -48,7 +52,10 @@ class SeamCounter:
         return total + self._window(inside, window)
 
     def _inner(self, span: Span) -> tuple[int, int] | None:
-        """The part of a haystack span, between safe cuts, that no seam can touch."""
+        """Return the part of a haystack span, between safe cuts, that no seam can touch.
+
+        None for another text, or a span that is too short.
+        """
         if span.text is not self._haystack or span.stop - span.start <= 2 * MARGIN:
             return None
         start = int(self._cuts.safe_after[span.start + MARGIN])
@@ -56,6 +63,7 @@ class SeamCounter:
         return (start, stop) if start < stop else None
 
     def _window(self, inside: bool, pieces: list[_Piece]) -> int:
+        """Return the tokens of a window, counted once."""
         key = inside, tuple(pieces)
         known = self._known.get(key)
         if known is None:
@@ -69,29 +77,32 @@ class SpanCounter:
     """Counts spans that are sent as token ids: there are no seams, so lengths add up."""
 
     def count(self, spans: Sequence[Span]) -> int:
-        """Number of tokens."""
+        """Return the number of tokens."""
         return sum(map(len, spans))
 
 
 def _whole_characters(data: bytes) -> bytes:
-    """The text as it will be sent: pieces of split characters (older tools' habit) become
-    U+FFFD."""
+    """Return the text as it is sent: parts of split characters become U+FFFD.
+
+    Only the older tools' presets split characters.
+    """
     return data.decode("utf-8", "replace").encode()
 
 
 def adds_up(tokenizer: Tokenizer, text: TokenText, cuts: Cuts) -> bool:
-    """Whether counts add up at this text's safe cuts: tried at cuts spread over the text, one in
-    APART tokens, MOST_PROBES at most.
+    """Return True if counts add up at this text's safe cuts.
 
-    Vocabularies whose split rules we do not know are thus measured, not trusted.
+    It is tried at cuts spread over the text, one in APART tokens, MOST_PROBES at most, because the
+    split rules of a vocabulary may not be known.
     """
     probes = min(MOST_PROBES, 2 + len(text) // APART)
     places = {int(cuts.safe_after[len(text) * probe // probes]) for probe in range(probes)}
     for place in places:
-        start, stop = int(cuts.safe_before[max(0, place - NEAR)]), min(len(text), place + NEAR)
-        stop = int(cuts.safe_after[stop])
-        if stop - start > 4096:
-            return False  # hardly any safe cut: windows would be as long as the text
+        start = int(cuts.safe_before[max(0, place - NEAR)])
+        stop = int(cuts.safe_after[min(len(text), place + NEAR)])
+        if stop - start > _LONGEST_WINDOW:
+            # There is hardly any safe cut, so windows would be as long as the text.
+            return False
         count = tokenizer.count_inside if start else tokenizer.count
         if count(bytes(Span(text, start, stop).data)) != stop - start:
             return False

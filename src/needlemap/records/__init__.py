@@ -1,4 +1,4 @@
-"""What lies on disk of a run: run.json, its records, and the documents of several families.
+"""Read and write what lies on disk of a run: run.json, its records, and a suite's documents.
 
 `RunFile` is run.json, `Record` a record's line, `RunFolder` one run's folder, `Families` the
 folders of a run with several families, `Loaded` a run that was read whole.

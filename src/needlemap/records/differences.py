@@ -1,4 +1,4 @@
-"""In what two runs differ, by their run.json."""
+"""Find the settings in which two runs differ, by their run.json."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _DIGITS = 8
 
 
 def contrast(first: RunFile, second: RunFile) -> dict[str, tuple[Any, Any]]:
-    """Return where two runs differ in a setting that can change an answer or its score, or in
-    tokenizer, haystacks or scorer."""
+    """Return the settings of two runs that differ and can change an answer or its score.
+
+    Tokenizer, haystacks and scorer count as settings.
+    """
     names = [name for name in {**first.settings, **second.settings} if name not in _WITHOUT_EFFECT]
     pairs = {
         name: (first.settings.get(name, _ABSENT), second.settings.get(name, _ABSENT))

@@ -1,4 +1,4 @@
-"""The JSON documents of a run's folder: run.json, suite.json, check.json and ab.json.
+"""Read and write the JSON documents of a run's folder, e.g. run.json, suite.json and check.json.
 
 A folder may come from anywhere, so a document is read within bounds and checked against its
 model.
@@ -22,7 +22,10 @@ from needlemap.untrusted import read_json
 M = TypeVar("M", bound=BaseModel)
 # Folders that an error lists.
 _SHOWN = 3
-_BEYOND, _LARGEST = 2**63, 10**300
+# Numbers of documents have 64 bits.
+_BEYOND = 2**63
+# Larger whole numbers may not be a float.
+_LARGEST = 10**300
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,10 @@ class DocumentKind(Generic[M]):
         return is_regular(folder / self.file)
 
     def read(self, folder: Path) -> M:
-        """Return a folder's document. Raise NeedlemapError if there is none, or if it cannot be
-        read."""
+        """Return a folder's document.
+
+        Raises NeedlemapError if there is none, or if it cannot be read.
+        """
         file = folder / self.file
         if not is_regular(file):
             inner = sorted(str(path.parent) for path in folder.glob(f"*/{self.file}"))
@@ -71,8 +76,10 @@ class DocumentKind(Generic[M]):
         write_json(folder / self.file, document.model_dump(mode="json"))
 
     def _check_content(self, text: bytes, folder: Path) -> None:
-        """Raise NeedlemapError for a text without a version, for a version that is not read, and
-        for numbers that no document holds."""
+        """Raise NeedlemapError for a version that is not read, and for numbers out of bounds.
+
+        So it does for a text that names no version.
+        """
         try:
             content = dict(read_json(text))
             version = int(content[self.version_field])
@@ -104,8 +111,9 @@ class DocumentKind(Generic[M]):
 
 
 def first_odd_number(value: Any) -> float | None:
-    """Return the first number in a JSON value that is not finite or is beyond 64 bits, as a float;
-    None if there is none.
+    """Return the first number in a JSON value that is not finite or has more than 64 bits.
+
+    It is returned as a float; None if there is none.
 
     >>> first_odd_number({"a": [1, 2.5, {"b": 10**30}]}), first_odd_number({"a": True})
     (1e+30, None)

@@ -1,4 +1,4 @@
-"""A run's families on disk.
+"""Find and begin a run's families on disk.
 
 One family lies in the run's folder, several in folders of their own, by suite.json.
 """
@@ -81,8 +81,11 @@ class Families:
         """Return which command made the families, by the documents in the folder."""
         if self.is_plain:
             return "run"
-        kinds = (name for name in get_args(RunKind) if name in installed("findings"))
-        return next((name for name in kinds if is_regular(self.path / f"{name}.json")), "suite")
+        kind: RunKind
+        for kind in get_args(RunKind):
+            if kind in installed("findings") and is_regular(self.path / f"{kind}.json"):
+                return kind
+        return "suite"
 
     @property
     def begun(self) -> list[str]:
@@ -185,8 +188,10 @@ def begun_meanwhile(path: Path) -> NeedlemapError:
 
 
 def fresh_folder(settings: Settings, suite: str = "", models: int = 1) -> Path:
-    """Return a folder that no run has used, e.g. runs/MODEL-TASK-TIME, runs/MODEL-suite-SUITE-TIME
-    or runs/2-models-TASK-TIME."""
+    """Return a folder that no run has used.
+
+    For example runs/MODEL-TASK-TIME, runs/MODEL-suite-SUITE-TIME or runs/2-models-TASK-TIME.
+    """
     model = folder_name(settings.model) if models == 1 else f"{models}-models"
     task = f"suite-{suite}" if suite else settings.task
     path = Path("runs") / f"{model}-{task}-{datetime.now():%Y%m%d-%H%M%S}"

@@ -1,8 +1,10 @@
-"""A run's folder: run.json and one records file per process. Nothing that was scored is ever lost.
+"""Read and write a run's folder: run.json and one records file per process.
+
+Nothing that was scored is ever lost.
 
 Every record is one line, written at once and fsynced. A torn line (power cut) is dropped on
 reading. No two processes write one file, so the same layout serves a laptop and a network file
-system. A folder may come from anywhere: what in it is no record of its run is left out, and counted
+system. A folder may come from anywhere: what is not a record of its run is left out, and counted
 (`LeftOut`).
 """
 
@@ -58,7 +60,7 @@ class LeftOut:
     odd: tuple[str, ...] = ()
 
     def notes(self) -> list[str]:
-        """Return what a user should know of it, a line each.
+        """Return notes for the user, a line for each kind of what was left out.
 
         >>> LeftOut(unreadable=22, foreign=1).notes()
         ['22 lines unreadable, left out', '1 record of another run, left out']
@@ -106,14 +108,19 @@ class _ReadFile:
     torn: bool = False
 
     def read_on(self, file: Path) -> Iterator[Record]:
-        """Yield the records that were added since the last time; all, if another file took this
-        one's place."""
+        """Yield the records that were added since the last time.
+
+        They are all records if another file took this one's place.
+        """
         with open_regular(file) as stream:
             status = os.fstat(stream.fileno())
             if status.st_ino != self.inode or status.st_size < self.size:
-                self.inode, self.size, self.unreadable = status.st_ino, 0, 0
+                self.inode = status.st_ino
+                self.size = 0
+                self.unreadable = 0
                 self.kept.clear()
-            self.last, self.torn = (), False
+            self.last = ()
+            self.torn = False
             stream.seek(self.size)
             # Line by line, as a file may be larger than memory.
             for line in lines_of(stream):
@@ -146,7 +153,9 @@ class RunFolder:
     """
 
     def __init__(self, path: str | Path, keeps: Kept = Kept.NOTHING) -> None:
-        self.given, self.path, self._keeps = str(path), Path(path), keeps
+        self.given = str(path)
+        self.path = Path(path)
+        self._keeps = keeps
         self.left_out = LeftOut()
         self._files: dict[Path, _ReadFile] = {}
         # Parts that the outlines have in common.
@@ -184,8 +193,9 @@ class RunFolder:
             yield record
 
     def every_record(self, *, texts: bool = True) -> Iterator[Record]:
-        """Yield all readable records of this run, file by file in the order of their names, which
-        start with the time. texts: False if outlines are enough.
+        """Yield all readable records of this run, file by file in the order of their names.
+
+        The names start with the time. texts: False if outlines are enough.
 
         Raises NeedlemapError for a record of a newer needlemap.
         """
@@ -207,8 +217,10 @@ class RunFolder:
                 self.left_out.foreign += 1
 
     def _every_in(self, file: Path, texts: bool) -> Iterator[Record]:
-        """Yield a file's readable records, whatever run they are of. Count all other lines in
-        `left_out`."""
+        """Yield a file's readable records, whatever run they are of.
+
+        Count all other lines in `left_out`.
+        """
         has_no_texts = self._keeps is Kept.OUTLINES
         if self._keeps is Kept.NOTHING or (texts and has_no_texts):
             reading = _ReadFile()
@@ -259,8 +271,10 @@ class Writer:
         write_json(self._folder / RUN_FILE, about.document())
 
     async def append(self, record: Record) -> None:
-        """Return once the record is on the disk. It gets there even if the caller is cancelled
-        meanwhile."""
+        """Return once the record is on the disk.
+
+        It gets there even if the caller is cancelled meanwhile.
+        """
         writing = asyncio.get_running_loop().run_in_executor(self._thread, self._append, record)
         writing.add_done_callback(_retrieve_error)
         await asyncio.shield(writing)
@@ -291,8 +305,11 @@ class Writer:
 
 
 def _retrieve_error(writing: asyncio.Future[None]) -> None:
-    """Mark an error as seen. A cancelled caller does not ask for it, and asyncio would print it
-    although the first one has ended the run."""
+    """Mark an error as seen.
+
+    A cancelled caller does not retrieve it, and asyncio would print it although the first one has
+    ended the run.
+    """
     if not writing.cancelled():
         writing.exception()
 
@@ -304,8 +321,10 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Write a new file's name to the disk. Without it, a power cut may leave bytes without a
-    name."""
+    """Write a new file's name to the disk.
+
+    Otherwise a power cut may leave bytes without a name.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -323,7 +342,8 @@ def parsed(line: bytes) -> Record | None:
         record = share_field_names(Record.model_validate_json(line))
         schema = record.schema_version
     except ValueError:
-        record, schema = None, _schema(line)
+        record = None
+        schema = _schema(line)
     if schema > SCHEMA:
         raise NeedlemapError(
             f"A record was written by a newer needlemap (schema {schema}, this one reads up to "

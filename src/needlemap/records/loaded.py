@@ -1,5 +1,4 @@
-"""A run as it was read from its folder: run.json and every record, once, and what statistics make
-of them.
+"""Load a run, i.e. run.json and one record a trial, and freeze it as a golden.
 
 A golden is a finished run, frozen small enough for a repository, that tests compare with: a run's
 folder like any other, with one records file that has what a comparison needs: answers, scores,
@@ -93,18 +92,19 @@ class Loaded:
 
     @cached_property
     def prompts(self) -> list[AskedPrompt]:
-        """Return its prompts, sent or still to be sent, each with the cells that it stands for."""
+        """Return the prompts, sent or still to be sent, each with the cells that it stands for."""
         return prompts_of(self.records, self.about.cells, self.about.shared)
 
     @cached_property
     def cube(self) -> Cube:
-        """Return its scores as an array."""
+        """Return the scores as an array."""
         return make_cube(self.prompts, one_haystack=self.about.one_haystack)
 
     @cached_property
     def map(self) -> Map:
-        """Return its map."""
-        about, settings = self.about, self.about.named
+        """Return the map of the scores."""
+        about = self.about
+        settings = about.named
         map = make_map(
             self.prompts,
             model=about.called,
@@ -144,7 +144,8 @@ def _shorter(records: Sequence[Record]) -> list[str]:
             tokens.append(record.prompt.tokens)
     if not lengths:
         return []
-    first, longest = min(lengths), max(tokens)
+    first = min(lengths)
+    longest = max(tokens)
     prompts = counted(len(lengths), "prompt")
     return [
         f"the haystack ended: {prompts} from length {first:,} on are shorter than their length, "
@@ -212,7 +213,8 @@ def _check_finished(run: Loaded) -> None:
         raise NeedlemapError(
             f"'{run.path}' was imported: its prompts cannot be built again, so no test can ask."
         )
-    if missing := run.map.missing:
+    missing = run.map.missing
+    if missing:
         raise NeedlemapError(
             f"'{run.path}' lacks {missing:,} scores. Finish it first: needlemap run -o {run.path}"
         )
@@ -243,13 +245,11 @@ def _golden_about(run: Loaded) -> dict[str, Any]:
 def _golden_line(record: Record) -> bytes:
     """Return a JSON line of the fields that a comparison needs of a record."""
     scorer = record.scorer
-    # Those in WEIGHS keep there of how many tokens a score is.
+    # Scorers in WEIGHS keep in `why` how many tokens a score is of.
     if scorer is not None and scorer.name not in WEIGHS:
         record = record.model_copy(update={"scorer": scorer.model_copy(update={"why": {}})})
     fields = record.model_dump(
         mode="json", by_alias=True, include=_GOLDEN_FIELDS, exclude_defaults=True
     )
-    return (
-        json.dumps({"schema": SCHEMA, **fields}, ensure_ascii=False, separators=(",", ":")).encode()
-        + b"\n"
-    )
+    line = json.dumps({"schema": SCHEMA, **fields}, ensure_ascii=False, separators=(",", ":"))
+    return f"{line}\n".encode()

@@ -1,6 +1,6 @@
-"""Locks that say early and clearly that a run's folder is taken.
+"""Lock a run's folder, so that a second command learns early and clearly that it is taken.
 
-They are advisory: no record rests on them, and on a file system without `flock` they are left
+Locks are advisory: no record rests on them, and on a file system without `flock` they are left
 out. The lock is a file of the folder, `.lock`. A command holds its folder from before it reads
 anything in it until it ends; the files' own writers inside it then need no lock of their own.
 """
@@ -23,8 +23,10 @@ from needlemap.files import make_folder, open_inside, open_regular
 LOCK = ".lock"
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 # A process that only tests the lock holds it for a moment.
-_TRIES, _PAUSE_S = 5, 0.05
-_Identity = tuple[int, int]  # device and inode
+_TRIES = 5
+_PAUSE_S = 0.05
+# The device and inode of a folder.
+_Identity = tuple[int, int]
 _HELD: ContextVar[frozenset[_Identity]] = ContextVar("_HELD", default=frozenset())
 
 
@@ -117,8 +119,10 @@ def _lock(file: IO[bytes]) -> None:
 
 
 def _is_at(file: IO[bytes], path: Path) -> bool:
-    """Return True if an open file is the one at a path. Another process may have deleted it before
-    it was locked."""
+    """Return True if an open file is the one at a path.
+
+    Another process may have deleted it before it was locked.
+    """
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     return False

@@ -1,13 +1,13 @@
-"""Whose run a run.json is: the one door to settings of a run that are followed.
+"""Check whose run a run.json is, before its settings are followed. There is no other door.
 
-A run was begun here if run.json is signed with a key that only its owner has. The key lies in
-a file of the user's state folder, for the user alone; nothing in a run's folder says where.
-Machines that share a home share it. A lost key, or a run of another machine, only means that
-going on with the run wants a word: what its run.json says is followed then, models, addresses
-and files of this machine.
+A run was started here if run.json is signed with a key that only its owner has. The key lies in
+a file of the user's state folder, which only the user may read; nothing in a run's folder shows
+where. Machines that share a home share it. If the key is lost, or the run is another machine's,
+the user must confirm that it may resume, because its run.json then names the models, addresses
+and files of this machine that are used.
 
-What builds prompts, scores, or sends requests by a run's settings takes a `CheckedRun`. Each
-is checked by its own run.json: no other file of its folder, such as suite.json, has a say.
+Code that builds prompts, scores, or sends requests by a run's settings takes a `CheckedRun`. Each
+run is checked by its own run.json: no other file of its folder, e.g. suite.json, decides.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class CheckedRun:
     """A run whose settings may be followed. Only `of` makes one.
 
     Attributes:
+        folder: The run's folder.
         about: The run.json that was checked. It is not read again.
     """
 
@@ -49,7 +50,7 @@ class CheckedRun:
 
     @classmethod
     def of(cls, path: Path, trusted: bool = False) -> CheckedRun:
-        """Open a run that this user began on this machine, or trusts.
+        """Open a run that this user started on this machine, or trusts.
 
         Raises NeedlemapError for any other run, for an imported one, and if there is none.
         """
@@ -64,11 +65,11 @@ class CheckedRun:
 
     @property
     def is_ours(self) -> bool:
-        """Return True if this user signed it. Any other is followed because it is trusted."""
+        """Return True if this user signed the run. Any other is followed because it is trusted."""
         return is_ours(self.about)
 
     def settings(self, **instead: Any) -> Settings:
-        """Return its settings, with those of `instead` in place of its own.
+        """Return the run's settings, with those of `instead` in their place.
 
         Raises SettingsError for settings that this version cannot read.
         """
@@ -88,8 +89,9 @@ def is_ours(about: RunFile) -> bool:
 
 
 def check_origin(path: Path, trusted: bool = False, names: Iterable[str] = ("",)) -> None:
-    """Raise NeedlemapError if a folder to be resumed holds a run that this user did not begin on
-    this machine. The message names what would be followed. A trusted run is not refused.
+    """Raise NeedlemapError if a folder to be resumed holds a run that another user started.
+
+    The message names what would be followed. A trusted run is not refused.
 
     names: the folders in it to be resumed, '' for itself. They follow from what is typed, never
     from suite.json.
@@ -102,19 +104,19 @@ def check_origin(path: Path, trusted: bool = False, names: Iterable[str] = ("",)
 
 
 def _refuse_stranger(path: Path, about: RunFile, trusted: bool) -> None:
-    """Raise NeedlemapError for a run that this user neither began here nor trusts."""
-    if not trusted and not is_ours(about):
-        raise NeedlemapError(
-            f"'{path}' was not begun by you on this machine. Going on follows what its "
-            f"{RUN_FILE} says: "
-            f"{'; '.join(followed(about))}. If you trust that, type the same with "
-            f"{TRUST}"
-        )
+    """Raise NeedlemapError for a run that this user neither started here nor trusts."""
+    if trusted or is_ours(about):
+        return
+    raise NeedlemapError(
+        f"'{path}' was not begun by you on this machine. Going on follows what its {RUN_FILE} "
+        f"says: {'; '.join(followed(about))}. If you trust that, type the same with {TRUST}"
+    )
 
 
 def followed(about: RunFile) -> list[str]:
     """Return in words what a run's settings make this machine open or send requests to."""
-    settings, model = about.settings, about.named.model
+    settings = about.settings
+    model = about.named.model
     lines = [f"model {model}"]
     address = settings.get("base_url")
     if address:
@@ -142,7 +144,10 @@ def _signed_part(about: RunFile) -> Any:
 
 
 def _signature(part: Any, *, make: bool) -> str:
-    """Return the HMAC-SHA-256 of JSON; '' without a key. make: create the key if there is none."""
+    """Return the HMAC-SHA-256 of JSON; '' without a key.
+
+    make: whether to create the key if there is none.
+    """
     key = _key(make)
     if not key:
         return ""
@@ -151,7 +156,10 @@ def _signature(part: Any, *, make: bool) -> str:
 
 
 def _key(make: bool) -> bytes:
-    """Return this user's key; b'' if there is none."""
+    """Return this user's key; b'' if there is none.
+
+    make: whether to create the key if there is none.
+    """
     # In a container a user may have no home, or one that cannot be written.
     with suppress(OSError, RuntimeError, NeedlemapError):
         file = _state() / "run-key"

@@ -1,7 +1,7 @@
-"""A record: what happened in one trial, one JSON line, and what became of the trial.
+"""Describe one trial in a record, which is one JSON line, and name its outcome.
 
-Its key hashes everything that can change the answer. Failures to measure are records without a
-score. Only what the model did is scored: an answer, a refusal or a cut-off answer is, every other
+A record's key hashes everything that can change the answer. Failures to measure are records without
+a score. Only what the model did is scored: an answer, a refusal or a cut-off answer is, every other
 outcome is not.
 """
 
@@ -298,8 +298,10 @@ class Record(BaseModel):
 
     @property
     def is_skipped(self) -> bool:
-        """Return True if a limit left the trial out or cut it off. It may have an answer that is
-        still to be scored."""
+        """Return True if a limit left the trial out or cut it off.
+
+        It may have an answer that is still to be scored.
+        """
         return self.failure == Failure.SKIPPED
 
     @property
@@ -323,16 +325,20 @@ class Record(BaseModel):
 
     @property
     def sent_tokens(self) -> int | None:
-        """Return the prompt's tokens as the server counted them, else as we did; None if neither
-        is known."""
+        """Return the prompt's tokens as the server counted them, else as we did.
+
+        None if neither is known.
+        """
         if self.prompt_tokens is not None:
             return self.prompt_tokens
         return self.prompt.tokens if self.prompt else None
 
     @property
     def all_tokens(self) -> int | None:
-        """Return the tokens of all prompts that were sent for it; None if those of its own are
-        unknown."""
+        """Return the tokens of all prompts that were sent for the trial.
+
+        None if those of its own prompt are unknown.
+        """
         if self.sent_tokens is None:
             return None
         return self.sent_tokens + sum(other.tokens or 0 for other in self.beside)
@@ -349,7 +355,7 @@ _MOST_SHAPES = 1_000
 
 
 def share_field_names(record: Record) -> Record:
-    """Halve a record's memory, and return it.
+    """Halve the memory that a record takes, and return the record.
 
     pydantic keeps the names of the fields that were set in a set for each record and each of its
     parts. Here equal sets become one.
@@ -365,7 +371,7 @@ def share_field_names(record: Record) -> Record:
 
 
 def outline(record: Record, shared: dict[Any, Any]) -> Record:
-    """Return a quarter of a record: enough to resume its run and to draw its map.
+    """Return a record that takes a quarter of the memory, to resume its run and to draw its map.
 
     Long texts are left out. `answer` and `thinking` are `TEXT` if they hold more than white space,
     else ''. shared: parts of other outlines, which are used again if they are equal.
@@ -422,7 +428,10 @@ class _Outline(BaseModel):
 
     @classmethod
     def of(cls, fields: dict[str, Any], common: dict[str, Any] | None = None) -> Self:
-        """Make one of valid fields. common: further fields, which it shares with others."""
+        """Make an outline of valid fields.
+
+        common: further fields, which it shares with other outlines.
+        """
         defaults = _defaults(cls)
         unusual = {name: value for name, value in fields.items() if value != defaults[name]}
         if common is not None:
@@ -435,7 +444,7 @@ class _Outline(BaseModel):
         return part
 
     def __getattr__(self, name: str) -> Any:
-        """Return a field that it does not hold itself."""
+        """Return a field that the outline does not hold itself: the common one, or the default."""
         defaults = _defaults(type(self))
         if name not in defaults:
             raise AttributeError(name)
@@ -463,10 +472,19 @@ def _defaults(kind: type[BaseModel]) -> Mapping[str, Any]:
 
 
 _NO_NAMES: set[str] = set()
+# Fields that most outlines of a run have in common.
 _COMMON = (
-    *("schema_version", "run", "task", "model", "seed"),
-    *("finish", "failure", "answered_by", "attempts"),
+    "schema_version",
+    "run",
+    "task",
+    "model",
+    "seed",
+    "finish",
+    "failure",
+    "answered_by",
+    "attempts",
 )
+# What stands for a text in an outline.
 TEXT = "..."
 _WITHOUT_TEXTS: dict[str, Any] = {"finished_at": "", "logprobs": None, "error": None, "usage": {}}
 _NO_TEXTS = {"text": "", "before": "", "after": ""}
@@ -481,13 +499,13 @@ def _shortened(text: str | None) -> str | None:
 def costs_of(records: Iterable[Record], names: Iterable[str] = ()) -> dict[str, float | None]:
     """Return costs of several records, to six decimals; None for a cost that none of them has.
 
-    names: the costs, by default all. usd is of the model's answers and of attempts that could not
-    be read. seconds is latency, which overlaps between lanes.
+    names: the costs, by default all. `usd` is of the model's answers and of attempts that could not
+    be read. `seconds` is latency, which overlaps between lanes.
     """
-    rows = list(records)
+    counted = list(records)
     costs: dict[str, float | None] = {}
     for name in names or _COSTS:
-        total = summed(map(_COSTS[name], rows), of_known=True)
+        total = summed(map(_COSTS[name], counted), of_known=True)
         costs[name] = None if total is None else round(total, 6)
     return costs
 

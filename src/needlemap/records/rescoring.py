@@ -1,4 +1,4 @@
-"""What to type so that a run's answers are scored anew, and whether they should be."""
+"""Say whether a run's answers should be scored anew, and the command that does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of other tools, which packages read.
+"""Find the package that reads the results of another tool.
 
 A package registers a `ResultsReader` by an entry point of group `needlemap.results`. None is
 imported for a folder that holds a run of ours.
@@ -14,22 +14,28 @@ from needlemap.registry import find_kind, installed
 
 
 class ResultsReader:
-    """Reads files of other tools as runs; nothing is written."""
+    """Reads files of another tool as runs. It writes nothing."""
 
     def reads(self, path: Path) -> bool:
-        """Return whether a file, or a folder without a run of ours, holds such results."""
+        """Return True if a file, or a folder without a run of ours, holds such results."""
         raise NotImplementedError
 
     def load(self, path: Path, metric: str = "") -> list[Loaded]:
-        """Return the runs there. metric: which score of a log with several counts; its first if
-        not given. Notes on the files are with the first run. Raises NeedlemapError."""
+        """Return the runs at a path. The first one has the notes on the files.
+
+        metric: the score that counts in a log with several; '' for the first one.
+
+        Raises NeedlemapError if they cannot be read.
+        """
         raise NotImplementedError
 
 
 def reader_of(path: Path) -> ResultsReader | None:
-    """Return what reads the results at a path; None for a run of ours, and for what nobody
-    reads."""
+    """Return the reader of the results at a path; None for a run of ours or an unknown format."""
     if is_run_folder(path):
         return None
-    readers = (find_kind("results", name, ResultsReader)() for name in installed("results"))
-    return next((reader for reader in readers if reader.reads(path)), None)
+    for name in installed("results"):
+        reader = find_kind("results", name, ResultsReader)()
+        if reader.reads(path):
+            return reader
+    return None

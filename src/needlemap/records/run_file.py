@@ -1,6 +1,7 @@
-"""run.json: what a run asks, and what it was made with, as docs/schema/run.json publishes it.
+"""Read run.json: the prompts of a run, and what it was made with.
 
-Nobody else reads its content by name: who wants a part of it asks `RunFile`.
+docs/schema/run.json publishes its shape. No other module reads its content by name; each takes a
+part of it from `RunFile`.
 """
 
 from __future__ import annotations

@@ -7,32 +7,34 @@ import re
 from needlemap.errors import SettingsError
 
 UNITS = {"in": 72.0, "cm": 72 / 2.54, "mm": 72 / 25.4, "pt": 1.0}
-NAMED = {"column": 3.25 * 72, "text": 5.5 * 72, "page": 6.75 * 72}  # of usual conference papers
+# Of usual conference papers.
+NAMED = {"column": 3.25 * 72, "text": 5.5 * 72, "page": 6.75 * 72}
 NARROWEST, WIDEST = 2 * 72.0, 40 * 72.0
 _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*(in|cm|mm|pt)")
 
 
 def points_wide(text: str | None) -> float | None:
-    """What a figure's width comes to in points; None, for a screen's, where none is given."""
+    """Return a figure's width in points, or None for that of a screen if none is given."""
     return parse_width(text) if text else None
 
 
 def parse_width(text: str) -> float:
-    """A width as typed: a number with in, cm, mm or pt, or column, text or page. Raises
-    SettingsError.
+    """Parse a width: a number with in, cm, mm or pt, or column, text or page.
+
+    Raises SettingsError.
 
     >>> parse_width("3.25in"), round(parse_width("8.4cm"), 2), parse_width("column")
     (234.0, 238.11, 234.0)
     """
     if text in NAMED:
         return NAMED[text]
-    found = _WRITTEN.fullmatch(text.strip())
-    if found is None:
+    match = _WRITTEN.fullmatch(text.strip())
+    if match is None:
         raise SettingsError(
             f"--width '{text}' is no width. Write 3.25in, 8.4cm, 84mm or 234pt, or "
             f"{', '.join(NAMED)}."
         )
-    width = float(found[1]) * UNITS[found[2]]
+    width = float(match[1]) * UNITS[match[2]]
     if not NARROWEST <= width <= WIDEST:
         raise SettingsError(
             f"--width {text}: a figure is {NARROWEST / 72:g} to {WIDEST / 72:g} inches wide, "

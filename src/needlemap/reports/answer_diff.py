@@ -18,29 +18,30 @@ if TYPE_CHECKING:
     from needlemap.stats.difference import Difference
     from needlemap.stats.pairs import AnswerPairs, ChangedAnswer, NatsChange
 
-_ASKED = 60  # characters of a sample's input
-SHOWN = 5  # changed answers
-_TIE_NATS = 0.05  # two tokens so close are as good as equally likely: rounding decides
+# Characters of a sample's input.
+_INPUT_SHOWN = 60
+# Changed answers.
+SHOWN = 5
+# Two tokens so close are as good as equally likely: rounding decides.
+_TIE_NATS = 0.05
 
 
 def haystacks_label(clusters: int) -> str:
-    """Of how many haystacks the pairs are."""
+    """Return how many haystacks the pairs are of."""
     few = f": too few to see how losses cluster, {FEWEST} show it" if clusters < FEWEST else ""
     return f"{counted(clusters, 'haystack')}{few}"
 
 
 def p_text(overall: Difference) -> str:
-    """p, of which test, and how small it could be at all."""
-    least = (
-        f"; least possible {p_label(overall.least_p)}"
-        if overall.flipped and overall.least_p > 0.01
-        else ""
-    )
+    """Return p, the test it is of, and how small it could be at all."""
+    least = ""
+    if overall.flipped and overall.least_p > 0.01:
+        least = f"; least possible {p_label(overall.least_p)}"
     return f"p={p_label(overall.p)} ({tested_by(overall)}{least})"
 
 
 def tested_by(overall: Difference) -> str:
-    """Which test a p is of."""
+    """Return the test that a p is of."""
     if not overall.flipped:
         return "exact McNemar, which takes prompts as independent"
     if overall.flipped == "prompts":
@@ -48,39 +49,43 @@ def tested_by(overall: Difference) -> str:
     return "sign flips of whole haystacks"
 
 
-def answers_line(found: Sequence[AnswerPairs]) -> str:
-    """How many answers are the same, over all families."""
-    counts = answers_counts(found)
-    n, differing, silent = counts["n"], counts["differing"], counts["unanswered"]
+def answers_line(families: Sequence[AnswerPairs]) -> str:
+    """Return how many answers are the same, over all families."""
+    counts = answers_counts(families)
+    n, differing, without_answer = counts["n"], counts["differing"], counts["unanswered"]
     if not n:
-        given = any(each.nats for each in found)
-        return f"answers: none, {'the models were given them' if given else 'A has none'}"
-    untold = f", {silent} of them without an answer of B" if silent else ""
-    share = f" ({score_label(differing / n)} %{untold})" if differing else ""
+        were_given = any(pairs.nats for pairs in families)
+        return f"answers: none, {'the models were given them' if were_given else 'A has none'}"
+    unanswered = f", {without_answer} of them without an answer of B" if without_answer else ""
+    share = f" ({score_label(differing / n)} %{unanswered})" if differing else ""
     return (
         f"answers: {n - differing:,} of {counted(n, 'pair')} identical, {differing:,} differ{share}"
     )
 
 
-def answers_lines(found: AnswerPairs, shown: int = SHOWN) -> list[str]:
-    """The first answers that differ, in the order in which B was asked, and where they do."""
+def answers_lines(pairs: AnswerPairs) -> list[str]:
+    """Return the first answers that differ, in the order in which B was asked, and where."""
+    if not pairs.changed:
+        return []
+
     lines = [
-        f"first answers that differ, in the order asked ({min(shown, found.differing)} shown):"
+        f"first answers that differ, in the order asked ({min(SHOWN, pairs.differing)} shown):"
     ]
-    for each in found.changed[:shown]:
-        lines += _changed_lines(each)
-    if not any(found.by_length):  # samples of a log, which has neither
-        return lines if found.changed else []
-    by_length = {
-        label: found.by_length[at] for at, label in length_labels([*found.by_length]).items()
-    }
-    by_depth = {label: found.by_depth[at] for at, label in depth_labels([*found.by_depth]).items()}
-    lines += [f"differ by length: {_counts(by_length)}", f"differ by depth: {_counts(by_depth)}"]
-    return lines if found.changed else []
+    for changed in pairs.changed[:SHOWN]:
+        lines += _changed_lines(changed)
+    # Samples of a log have neither lengths nor depths.
+    if any(pairs.by_length):
+        lengths = length_labels([*pairs.by_length])
+        depths = depth_labels([*pairs.by_depth])
+        by_length = {label: pairs.by_length[length] for length, label in lengths.items()}
+        by_depth = {label: pairs.by_depth[depth] for depth, label in depths.items()}
+        lines.append(f"differ by length: {_counts(by_length)}")
+        lines.append(f"differ by depth: {_counts(by_depth)}")
+    return lines
 
 
 def place_label(place: Place) -> str:
-    """Where a trial stands, as `replay` takes it.
+    """Return the place of a trial, as `replay` takes it.
 
     >>> place_label((2, 1000, 0.5))
     'length 1000, depth 50, repeat 2'
@@ -90,22 +95,23 @@ def place_label(place: Place) -> str:
 
 
 def _changed_lines(changed: ChangedAnswer) -> list[str]:
-    place, apart = place_label(changed.place), changed.difference
+    place = place_label(changed.place)
+    difference = changed.difference
     if not changed.place[1]:
-        place = f"sample {changed.question[:_ASKED]!r}"
-    if apart is None:
+        place = f"sample {changed.question[:_INPUT_SHOWN]!r}"
+    if difference is None:
         return [f"  {place}: B gave no answer"]
-    token = "" if apart.token is None else f", at token {apart.token + 1}"
+    token = "" if difference.token is None else f", at token {difference.token + 1}"
     return [
-        f"  {place}: the same for {counted(apart.character, 'character')}{token}",
-        f"    A  {_around(apart, apart.first)}{_token(apart.first_token)}",
-        f"    B  {_around(apart, apart.second)}{_token(apart.second_token)}",
+        f"  {place}: the same for {counted(difference.character, 'character')}{token}",
+        f"    A  {_around(difference, difference.first)}{_token(difference.first_token)}",
+        f"    B  {_around(difference, difference.second)}{_token(difference.second_token)}",
     ]
 
 
-def _around(apart: FirstDifference, own: str) -> str:
-    """The text before, a bar, and how one answer goes on."""
-    return f"{apart.before!r} | {own!r}"
+def _around(difference: FirstDifference, rest: str) -> str:
+    """Return the text before, a bar, and how one answer continues."""
+    return f"{difference.before!r} | {rest!r}"
 
 
 def _token(token: Token | None) -> str:
@@ -117,12 +123,12 @@ def _token(token: Token | None) -> str:
     return f"  token {token.text!r}, {token.lead:+.2f} nats before {token.other!r}{tie}"
 
 
-def _counts(found: Mapping[str, tuple[int, int]]) -> str:
-    return ", ".join(f"{label} {differing} of {n}" for label, (n, differing) in found.items())
+def _counts(counts: Mapping[str, tuple[int, int]]) -> str:
+    return ", ".join(f"{label} {differing} of {n}" for label, (n, differing) in counts.items())
 
 
 def nats_lines(nats: NatsChange | None) -> list[str]:
-    """How far log-probabilities moved; nothing where none were kept."""
+    """Return how far log-probabilities moved; nothing if none were kept."""
     if nats is None:
         return []
     return [
@@ -131,36 +137,42 @@ def nats_lines(nats: NatsChange | None) -> list[str]:
     ]
 
 
-def answers_json(found: AnswerPairs, shown: int | None = SHOWN) -> dict[str, Any]:
-    """The same as a mapping that JSON can hold. shown: changed answers, None for all."""
+def answers_json(pairs: AnswerPairs, shown: int | None = SHOWN) -> dict[str, Any]:
+    """Return what answers_lines shows, as JSON can hold it.
+
+    shown: changed answers, None for all.
+    """
     return {
-        **answers_counts([found]),
+        **answers_counts([pairs]),
         "lengths": [
             {"length_tokens": length, "n": n, "differing": differing}
-            for length, (n, differing) in found.by_length.items()
+            for length, (n, differing) in pairs.by_length.items()
         ],
         "depths": [
             {"depth_percent": percent(depth), "n": n, "differing": differing}
-            for depth, (n, differing) in found.by_depth.items()
+            for depth, (n, differing) in pairs.by_depth.items()
         ],
         "changed": [
-            {**_place_fields(each.place), "difference": each.difference and asdict(each.difference)}
-            for each in found.changed[:shown]
+            {
+                **_place_fields(changed.place),
+                "difference": changed.difference and asdict(changed.difference),
+            }
+            for changed in pairs.changed[:shown]
         ],
-        "nats": found.nats
+        "nats": pairs.nats
         and {
-            "n": found.nats.n,
-            "mean": round(found.nats.mean, 6),
-            "largest": round(found.nats.largest, 6),
-            **_place_fields(found.nats.place),
+            "n": pairs.nats.n,
+            "mean": round(pairs.nats.mean, 6),
+            "largest": round(pairs.nats.largest, 6),
+            **_place_fields(pairs.nats.place),
         },
     }
 
 
-def answers_counts(found: Sequence[AnswerPairs]) -> dict[str, int]:
-    """How many pairs, and how many of each kind, over all families."""
-    n, differing = sum(each.n for each in found), sum(each.differing for each in found)
-    unanswered = sum(each.unanswered for each in found)
+def answers_counts(families: Sequence[AnswerPairs]) -> dict[str, int]:
+    """Return how many pairs there are, and how many of each kind, over all families."""
+    n, differing = sum(pairs.n for pairs in families), sum(pairs.differing for pairs in families)
+    unanswered = sum(pairs.unanswered for pairs in families)
     return {"n": n, "identical": n - differing, "differing": differing, "unanswered": unanswered}
 
 

@@ -12,7 +12,8 @@ from needlemap.errors import SettingsError, did_you_mean
 RGB = tuple[int, int, int]
 
 PALETTE = "viridis"
-# from score 0 to score 100; all but amber get lighter all the way
+# From score 0 to score 100; all but amber get lighter all the way. Amber is red, amber, green, as
+# every needle map since 2023.
 PALETTES: dict[str, tuple[str, ...]] = {
     "viridis": (
         "#440154", "#482878", "#3E4A89", "#31688E", "#26828E",
@@ -20,8 +21,9 @@ PALETTES: dict[str, tuple[str, ...]] = {
     ),
     "cividis": ("#00224E", "#575D6D", "#7D7C78", "#A69D75", "#FEE838"),
     "grey": ("#252525", "#FFFFFF"),
-    "amber": ("#F0496E", "#EBB839", "#0CD79F"),  # red, amber, green, as every needle map since 2023
+    "amber": ("#F0496E", "#EBB839", "#0CD79F"),
 }  # fmt: skip
+# After Okabe and Ito, 2008.
 LINES = (
     "#0072B2",
     "#D55E00",
@@ -30,7 +32,7 @@ LINES = (
     "#9A6A00",
     "#56B4E9",
     "#444444",
-)  # after Okabe and Ito, 2008
+)
 # Of a difference: orange lost, blue gained, told apart by all eyes, as strong on both sides; and on
 # the dark.
 CHANGES = ("#8A4309", "#DC8B35", "#F4F3EF", "#6AA5DB", "#1A4C86")
@@ -68,8 +70,10 @@ ON_DARK = {
 
 
 def palette_colours(name: str | None) -> tuple[str, ...]:
-    """Hex colours of a palette, evenly spaced from score 0 to score 100. None: the default.
-    Raises SettingsError."""
+    """Return the hex colours of a palette, evenly spaced from score 0 to score 100.
+
+    name: None for the default. Raises SettingsError.
+    """
     name = name or PALETTE
     if name not in PALETTES:
         raise SettingsError(f"Unknown palette '{name}'. {did_you_mean(name, PALETTES)}")
@@ -77,15 +81,16 @@ def palette_colours(name: str | None) -> tuple[str, ...]:
 
 
 def colour_of(score: float, colours: tuple[str, ...]) -> RGB:
-    """Return red, green, blue (0..255) of a score in [0, 1], linear between the two nearest
-    colours.
+    """Return red, green, blue (0..255) of a score in [0, 1].
+
+    Colours are linear between the two nearest of the palette.
 
     >>> colour_of(0.5, ("#000000", "#0000FF"))
     (0, 0, 128)
     """
-    place = step_of(score) / STEPS * (len(colours) - 1)
-    left = min(int(place), len(colours) - 2)
-    share = place - left
+    position = step_of(score) / STEPS * (len(colours) - 1)
+    left = min(int(position), len(colours) - 2)
+    share = position - left
     low, high = _rgb(colours[left]), _rgb(colours[left + 1])
     red, green, blue = (round(a + (b - a) * share) for a, b in zip(low, high, strict=True))
     return red, green, blue
@@ -126,8 +131,8 @@ def hex_of(colour: RGB) -> str:
 
 def steps(colours: tuple[str, ...]) -> list[list[str]]:
     """Return fill and ink of each step from score 0 to score 100."""
-    every = (colour_of(step / STEPS, colours) for step in range(STEPS + 1))
-    return [[hex_of(colour), ink_on(colour)] for colour in every]
+    step_colours = (colour_of(step / STEPS, colours) for step in range(STEPS + 1))
+    return [[hex_of(colour), ink_on(colour)] for colour in step_colours]
 
 
 def _rgb(colour: str) -> RGB:

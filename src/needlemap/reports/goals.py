@@ -26,9 +26,11 @@ SIDES = ("the reference", "this run")
 def until_report(
     first: Loaded, second: Loaded, margin: float, wanted: Scope, name: str = ""
 ) -> Report:
-    """What a run found beside the reference that its `until` names. margin: in points. wanted:
-    the scope that the verdict is to hold for. name: of its test case. Raises NeedlemapError
-    where they cannot be paired."""
+    """Return what a run came to, compared with the reference that its `until` names.
+
+    margin: in points. wanted: the scope that the verdict is to hold for. name: of its test case.
+    Raises NeedlemapError if they cannot be paired.
+    """
     comparison, _ = compare_loaded(first, second, margin, wanted=wanted, sequential=True)
     paired, overall = comparison.paired, comparison.overall
     means = f"{means_label(overall)}; B lost {overall.lost}, gained {overall.gained}"
@@ -44,16 +46,21 @@ def until_report(
 
 
 def _report(claim: str, verdict: Verdict, name: str, *facts: Fact) -> Report:
-    """A report of a verdict on a run. name: of its test case, before what was claimed."""
+    """Return a report of a verdict on a run. name: of its test case, before the claim."""
     case = ": ".join(filter(None, (name, claim)))
     return Report("run", claim, facts, verdict, (Claim(case, verdict.word),))
 
 
 @dataclass(frozen=True, slots=True)
 class MeanScore:
-    """A run's mean, in percent. low, high: its 95 % interval; None without one. missing: trials
-    without a score. lowest: low if all that is missing were wrong. below: lengths whose mean is
-    below the threshold, in tokens."""
+    """A run's mean, in percent.
+
+    Attributes:
+        low, high: Its 95 % interval; None without one.
+        missing: Trials without a score.
+        lowest: low, if all that is missing were wrong.
+        below: The lengths in tokens whose mean is below the threshold.
+    """
 
     score: float | None
     low: float | None
@@ -64,8 +71,10 @@ class MeanScore:
 
 
 def check_threshold(threshold: float) -> float:
-    """A threshold in percent. Raises SettingsError for one that no mean could miss or
-    reach."""
+    """Return a threshold in percent.
+
+    Raises SettingsError for one that no mean could miss or reach.
+    """
     if not 0 < threshold <= 100:
         raise SettingsError(
             f"--fail-under is a mean in percent, above 0 and up to 100, got {threshold:g}."
@@ -74,18 +83,28 @@ def check_threshold(threshold: float) -> float:
 
 
 def threshold_report(path: str | Path, threshold: float, name: str = "") -> Report:
-    """A run's mean, of several families their score, against a threshold in percent. name: of
-    its test case. Raises NeedlemapError."""
+    """Compare a run's mean, of several families their score, with a threshold in percent.
+
+    name: of its test case. Raises NeedlemapError.
+    """
     mean = mean_of(path, threshold)
-    facts = {"fail_under": threshold, "score": mean.score, "low": mean.low, "high": mean.high}
-    facts["missing"] = mean.missing
+    facts = {
+        "fail_under": threshold,
+        "score": mean.score,
+        "low": mean.low,
+        "high": mean.high,
+        "missing": mean.missing,
+    }
     verdict = threshold_verdict(mean, threshold)
     return _report(f"mean at least {threshold:g}", verdict, name, *keyed(facts))
 
 
 def threshold_verdict(mean: MeanScore, threshold: float) -> Verdict:
-    """PASS: the lower end is no lower than the threshold, even if all that is missing were
-    wrong. FAIL: the upper end is below it. SUSPECT: the mean is below it, or a length is."""
+    """Return the verdict on a mean.
+
+    PASS: the lower end is no lower than the threshold, even if all that is missing were wrong.
+    FAIL: the upper end is below it. SUSPECT: the mean is below it, or a length is.
+    """
     if mean.score is None:
         return Verdict(NO_RESULT, "no answer was scored", next=_missing(mean.missing))
     word = row_word(
@@ -100,45 +119,53 @@ def threshold_verdict(mean: MeanScore, threshold: float) -> Verdict:
     evidence = f"below it at {', '.join(labels)}" if labels else ""
     advice = "more --repeats narrow the interval" if ends else "give 5 or more --repeats"
     return Verdict(
-        word,
-        f"mean {score_label(mean.score / 100)} %{ends}, wanted {threshold:g}",
-        evidence,
-        "these prompts",
-        "" if word in ("PASS", "FAIL") else _missing(mean.missing) or advice,
+        word=word,
+        claim=f"mean {score_label(mean.score / 100)} %{ends}, wanted {threshold:g}",
+        evidence=evidence,
+        scope="these prompts",
+        next="" if word in ("PASS", "FAIL") else _missing(mean.missing) or advice,
     )
 
 
 def _missing(count: int) -> str:
-    """What to do about trials without a score; '' without any."""
+    """Return what to do about trials without a score; '' without any."""
     if not count:
         return ""
     return f"{counted(count, 'trial')} without a score: the same command asks again"
 
 
 def mean_of(path: str | Path, threshold: float) -> MeanScore:
-    """The mean that a threshold judges. Raises NeedlemapError."""
+    """Return the mean that a threshold judges. Raises NeedlemapError."""
     families = families_of(path)
-    read = read_families(families)
-    mean = overall_of(families, read)
-    maps = [run.map for run in read.values() if run is not None]
-    missing = sum(each.missing for each in maps)
-    means = means_of(families, read)
-    below = tuple(sorted(n for n, each in means.items() if 100 * each.score < threshold - 1e-9))
+    runs = read_families(families)
+    mean = overall_of(families, runs)
+    missing = sum(run.map.missing for run in runs.values() if run is not None)
     if mean is None:
-        return MeanScore(None, None, None, missing, None, ())
+        return MeanScore(None, None, None, missing=missing, lowest=None, below=())
+
+    by_length = means_of(families, runs)
+    below = [length for length, row in by_length.items() if 100 * row.score < threshold - 1e-9]
     lowest = None
     if mean.low is not None:
-        lowest = 100 * (mean.low - _lost(score_weights(families), read))
-    ends = percent_of(mean.low), percent_of(mean.high)
-    return MeanScore(percent_of(mean.score), *ends, missing, lowest, below)
+        lowest = 100 * (mean.low - _lost(score_weights(families), runs))
+    return MeanScore(
+        score=percent_of(mean.score),
+        low=percent_of(mean.low),
+        high=percent_of(mean.high),
+        missing=missing,
+        lowest=lowest,
+        below=tuple(sorted(below)),
+    )
 
 
-def _lost(weights: Mapping[str, float], read: Mapping[str, Loaded | None]) -> float:
-    """By how much the score would sink if every trial without one were wrong, a share.
-    weights: of the families that count."""
-    maps = {name: run.map for name in weights if (run := read.get(name)) is not None}
-    lost = (
+def _lost(weights: Mapping[str, float], runs: Mapping[str, Loaded | None]) -> float:
+    """Return by how much the score would sink if every trial without one were wrong, a share.
+
+    weights: of the families that count.
+    """
+    maps = {name: run.map for name in weights if (run := runs.get(name)) is not None}
+    losses = (
         weights[name] * map.missing / max(1, map.n + map.missing) * (map.overall or 0.0)
         for name, map in maps.items()
     )
-    return sum(lost) / (sum(weights[name] for name in maps) or 1.0)
+    return sum(losses) / (sum(weights[name] for name in maps) or 1.0)

@@ -15,11 +15,13 @@ from needlemap.stats.tested import families_left, keep_tested
 
 
 def check_size(families: Mapping[str, Loaded | None], margin: float) -> None:
-    """Raises SettingsError if not even equal answers to a golden's prompts could pass. margin: a
-    share."""
-    every = Rows.of(_prompts(families))
-    rows, untested = keep_tested(every, margin)
-    tested, count = families_left(every, untested)
+    """Raise SettingsError if not even equal answers to a golden's prompts could pass.
+
+    margin: a share.
+    """
+    all_rows = Rows.of(_prompts(families))
+    rows, untested = keep_tested(all_rows, margin)
+    tested, count = families_left(all_rows, untested)
     points = margin_label(margin)
     if 2 * tested < count or not tested:
         raise SettingsError(
@@ -37,7 +39,7 @@ def check_size(families: Mapping[str, Loaded | None], margin: float) -> None:
 
 
 def size_label(families: Mapping[str, Loaded | None]) -> str:
-    """The least margin for which a golden has enough prompts."""
+    """Return the least margin for which a golden has enough prompts."""
     rows = Rows.of(_prompts(families))
     least = least_margin(len(rows.first), graded=rows.graded)
     return f"enough prompts for margins from {least:g} points on"
@@ -57,7 +59,7 @@ def least_margin(pairs: int, *, graded: bool = False) -> float:
 
 
 def _prompts(families: Mapping[str, Loaded | None]) -> Iterator[JudgedPrompt]:
-    """The prompts that were scored, each once."""
+    """Yield the prompts that were scored, each once."""
     for name, run in families.items():
         for record in latest_records(run.records if run is not None else ()):
             if record.scored:

@@ -21,14 +21,18 @@ class Finding:
     """What a command found out, as its document in a run's folder has it."""
 
     def report(self, families: Families, read: Mapping[str, Loaded | None]) -> Report:
-        """Return its report. read: the families by name, None for one that was not begun. Raises
-        NeedlemapError."""
+        """Return its report.
+
+        read: the families by name, None for one that was not started. Raises NeedlemapError.
+        """
         raise NotImplementedError
 
 
 def kept_report(families: Families, read: Mapping[str, Loaded | None]) -> Report | None:
-    """Return the report, or None for a run or a suite. read: its families by name. Raises
-    NeedlemapError."""
+    """Return the report, or None for a run or a suite.
+
+    read: its families by name. Raises NeedlemapError.
+    """
     if families.kind not in installed("findings"):
         return None
     return find_kind("findings", families.kind, Finding)().report(families, read)

@@ -31,7 +31,7 @@ SIGNS = {"PASS": "✓", "FAIL": "✗", "SUSPECT": "!", "NOT ENOUGH DATA": "…",
 
 
 def length_labels(lengths: Sequence[int]) -> dict[int, str]:
-    """Compact labels, as few digits as tell the lengths apart.
+    """Return compact labels, with as few digits as keep the lengths apart.
 
     >>> list(length_labels([500, 1000, 4096, 131072, 1_000_000]).values())
     ['500', '1k', '4.1k', '131k', '1M']
@@ -46,16 +46,17 @@ def length_labels(lengths: Sequence[int]) -> dict[int, str]:
 
 
 def depth_labels(depths: Sequence[float]) -> dict[float, str]:
-    """Depths in percent, as few decimals as tell them apart; one where that makes them all
-    exact.
+    """Return depths in percent, with as few decimals as keep them apart.
+
+    They have one decimal if that makes all of them exact.
 
     >>> list(depth_labels([0, 1 / 3, 1]).values())
     ['0%', '33%', '100%']
     >>> list(depth_labels([0, 0.125]).values())
     ['0%', '12.5%']
     """
-    exact = all(percent(depth) == round(percent(depth), 1) for depth in depths)
-    for digits in range(1 if exact else 0, 7):
+    is_exact = all(percent(depth) == round(percent(depth), 1) for depth in depths)
+    for digits in range(1 if is_exact else 0, 7):
         labels = {depth: f"{_trimmed(percent(depth), digits)}%" for depth in depths}
         if len(set(labels.values())) == len(labels):
             return labels
@@ -63,26 +64,27 @@ def depth_labels(depths: Sequence[float]) -> dict[float, str]:
 
 
 def row_labels(map: Map, depths: Sequence[float]) -> dict[float, str]:
-    """What rows of a map are called: depths; where a task asks about the whole text, just
-    that."""
+    """Return the names of a map's rows: depths, or the whole text if a task asks about that."""
     return dict.fromkeys(depths, WHOLE) if map.depthless else depth_labels(depths)
 
 
 def depth_score_labels(rows: Sequence[DepthScore], depths: Sequence[float]) -> list[str]:
-    """What rows are called: '40%', told apart among all depths, or '40–50%' for a part of the
-    haystack."""
-    alone = depth_labels(depths)
-    return [
-        alone[row.depth]
-        if row.end == row.depth
-        else f"{percent(row.depth):g}–{percent(row.end):g}%"
-        for row in rows
-    ]
+    """Return the names of rows: '40%', or '40–50%' for a part of the haystack.
+
+    They are kept apart among all depths.
+    """
+    labels = depth_labels(depths)
+    names = []
+    for row in rows:
+        if row.end == row.depth:
+            names.append(labels[row.depth])
+        else:
+            names.append(f"{percent(row.depth):g}–{percent(row.end):g}%")
+    return names
 
 
 def length_range(lengths: Sequence[int]) -> str:
-    """The lengths' range: '1k-128k tokens', or '4k tokens' for one length, 'no lengths' for
-    none."""
+    """Return the lengths' range: '1k-128k tokens'; '4k tokens' for one, 'no lengths' for none."""
     if not lengths:
         return "no lengths"
     ends = length_labels(sorted({min(lengths), max(lengths)}))
@@ -90,8 +92,9 @@ def length_range(lengths: Sequence[int]) -> str:
 
 
 def unique_names(models: Sequence[str], paths: Sequence[Path]) -> list[str]:
-    """A name for each run: its model; where models repeat with its folder's name, or if need
-    be its path.
+    """Return a name for each run: its model.
+
+    If models repeat, the folder's name is added, or if need be the path.
 
     >>> unique_names(["a", "b", "a"], [Path("x/r"), Path("x/s"), Path("y/t")])
     ['a@r', 'b', 'a@t']
@@ -101,42 +104,43 @@ def unique_names(models: Sequence[str], paths: Sequence[Path]) -> list[str]:
     folders = [
         f"{model}@{_beyond(model, path.name)}" for model, path in zip(models, paths, strict=True)
     ]
-    return [
-        model
-        if models.count(model) == 1
-        else folder
-        if folders.count(folder) == 1
-        else f"{model}@{path}"
-        for model, folder, path in zip(models, folders, paths, strict=True)
-    ]
+    names = []
+    for model, folder, path in zip(models, folders, paths, strict=True):
+        if models.count(model) == 1:
+            names.append(model)
+        elif folders.count(folder) == 1:
+            names.append(folder)
+        else:
+            names.append(f"{model}@{path}")
+    return names
 
 
 def _beyond(model: str, folder: str) -> str:
-    """A folder's name without the model's, with which it may begin."""
-    begins = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in model)
-    return folder.removeprefix(begins).strip("-._") or folder
+    """Return a folder's name without the model's, with which it may start."""
+    prefix = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in model)
+    return folder.removeprefix(prefix).strip("-._") or folder
 
 
 def in_percent(share: float, digits: int = 1) -> float:
-    """A share in percent, rounded as every report rounds it; `inPercent` of the page is its
-    twin.
+    """Return a share in percent, rounded as every report rounds it.
 
-    A share is taken to six decimals, as pages hold it; halves go away from zero.
+    `inPercent` of the page is its twin. A share is taken to six decimals, as pages hold it; halves
+    go away from zero.
 
     >>> [in_percent(share) for share in (0.8125, 0.8125 - 1e-12, -0.0085, 0.5)]
     [81.3, 81.3, -0.9, 50.0]
     """
-    parts = floor(abs(round(share, 6)) * 10 ** (digits + 2) + 0.5 + 1e-6)
-    return copysign(parts / 10**digits, share) if parts else 0.0
+    steps = floor(abs(round(share, 6)) * 10 ** (digits + 2) + 0.5 + 1e-6)
+    return copysign(steps / 10**digits, share) if steps else 0.0
 
 
 def percent_of(share: float | None) -> float | None:
-    """A share in percent for programs, without binary noise; None stays None."""
+    """Return a share in percent for programs, without binary noise; None stays None."""
     return None if share is None else percent(share)
 
 
 def score_label(score: float | None) -> str:
-    """A score in percent with one decimal; '-' when nothing was measured.
+    """Return a score in percent with one decimal; '-' if nothing was measured.
 
     >>> score_label(0.925), score_label(None)
     ('92.5', '-')
@@ -145,18 +149,20 @@ def score_label(score: float | None) -> str:
 
 
 def interval_label(low: float | None, high: float | None) -> str:
-    """An interval in percent: '[83.1, 97.0]'; '-' when there is none."""
+    """Return an interval in percent: '[83.1, 97.0]'; '-' if there is none."""
     return "-" if low is None or high is None else f"[{score_label(low)}, {score_label(high)}]"
 
 
 def interval_behind(mean: ClusterMean | CellScore | None) -> str:
-    """What stands behind a score: ' [83.1, 97.0]'; nothing where it has no interval."""
+    """Return what stands behind a score: ' [83.1, 97.0]', or '' if it has no interval."""
     return "" if mean is None or mean.low is None else f" {interval_label(mean.low, mean.high)}"
 
 
 def typeset(text: str) -> str:
-    """Our own words as pages and figures set them: a true minus, one sign for "at least",
-    a blank before a percent sign. Terminals keep what a shell and a spreadsheet can read.
+    """Return our own words as pages and figures set them.
+
+    They have a true minus, one sign for "at least", and a blank before a percent sign. Terminals
+    keep what a shell and a spreadsheet can read.
 
     >>> typeset("-25.0 points (-41.4 to -15.8) at 50%, >=4k, --margin 2, qwen-7")
     '−25.0 points (−41.4 to −15.8) at 50 %, ≥4k, --margin 2, qwen-7'
@@ -166,7 +172,7 @@ def typeset(text: str) -> str:
 
 
 def amount_label(number: float, noun: str) -> str:
-    """A count with its noun.
+    """Return a count with its noun.
 
     >>> amount_label(1, "token"), amount_label(12345, "token")
     ('1 token', '12,345 tokens')
@@ -175,7 +181,7 @@ def amount_label(number: float, noun: str) -> str:
 
 
 def usd_label(usd: float) -> str:
-    """An amount of US dollars, to the cent; below one dollar to two digits.
+    """Return an amount of US dollars, to the cent; below one dollar to two digits.
 
     >>> usd_label(0.0), usd_label(0.00123), usd_label(12.5)
     ('$0', '$0.0012', '$12.50')
@@ -184,7 +190,7 @@ def usd_label(usd: float) -> str:
 
 
 def seconds_label(seconds: float) -> str:
-    """A duration, below ten seconds to two digits.
+    """Return a duration, below ten seconds to two digits.
 
     >>> seconds_label(0.391), seconds_label(75.2)
     ('0.39 s', '1 min')
@@ -193,7 +199,7 @@ def seconds_label(seconds: float) -> str:
 
 
 def moment_label(time: str) -> str:
-    """A time of a record or a page.
+    """Return a time of a record or a page.
 
     >>> moment_label("2026-11-20T12:00:00Z")
     '2026-11-20 12:00:00 UTC'
@@ -202,24 +208,26 @@ def moment_label(time: str) -> str:
 
 
 def depth_words(depth: float) -> str:
-    """A depth in a sentence: '49.8 %'."""
+    """Return a depth in a sentence: '49.8 %'."""
     return f"{round(100 * depth, 2):g} %"
 
 
 def cached_label(cached: float | None, planned: float | None) -> str | None:
-    """How many tokens a cache read, and how many were to be shared; None if neither is known.
+    """Return how many tokens a cache read, and how many were to be shared.
+
+    Returns None if neither is known.
 
     >>> cached_label(320, 640), cached_label(None, None)
     ('320 tokens; planned 640', None)
     """
     if cached is None and planned is None:
         return None
-    known = "not known" if cached is None else f"{round(cached):,} tokens"
-    return known if planned is None else f"{known}; planned {round(planned):,}"
+    read = "not known" if cached is None else f"{round(cached):,} tokens"
+    return read if planned is None else f"{read}; planned {round(planned):,}"
 
 
 def loss_label(share: float) -> str:
-    """A loss in points; positive is worse.
+    """Return a loss in points; positive is worse.
 
     >>> loss_label(0.0731), loss_label(-0.0)
     ('7.3', '0.0')
@@ -228,12 +236,12 @@ def loss_label(share: float) -> str:
 
 
 def ends_label(low: float, high: float) -> str:
-    """Its interval: '2.1 to 23.2'."""
+    """Return the interval of a loss: '2.1 to 23.2'."""
     return f"{loss_label(low)} to {loss_label(high)}"
 
 
 def p_label(p: float) -> str:
-    """A p-value with as many digits as it is worth.
+    """Return a p-value with as many digits as it is worth.
 
     >>> p_label(0.0312), p_label(0.00001), p_label(1.0)
     ('0.031', '<0.001', '1')
@@ -242,42 +250,42 @@ def p_label(p: float) -> str:
 
 
 def floor_label(noise: NoiseFloor, prompts: int) -> str:
-    """How far two runs of so many prompts differ for no reason."""
+    """Return how far two runs of so many prompts differ for no reason."""
     points = score_label(noise.smallest(prompts))
     return f"noise floor: two runs of one model differ by up to {points} points 95 times in 100"
 
 
 def missing_label(missing: int, failures: Mapping[str, int]) -> str:
-    """How many are missing and why, each kind with its count.
+    """Return how many are missing and why, each kind with its count.
 
     >>> missing_label(3, {"timed out": 1})
     '3 (1 timed out, 2 not sent)'
     """
     kinds = [f"{count} {kind}" for kind, count in sorted(failures.items())]
-    unasked = missing - sum(failures.values())
-    if unasked > 0:
-        kinds.append(f"{unasked} {NOT_ASKED}")
+    unsent = missing - sum(failures.values())
+    if unsent > 0:
+        kinds.append(f"{unsent} {NOT_ASKED}")
     return f"{missing} ({', '.join(kinds)})" if kinds else str(missing)
 
 
 def overall_label(map: Map) -> str:
-    """The line under a map: 'overall 87.3 (n=225, 2 missing)'."""
+    """Return the line under a map: 'overall 87.3 (n=225, 2 missing)'."""
     n = n_label(map.n, counted=map.counted)
     return f"overall {score_label(map.overall)} ({n}, {map.missing} missing{withheld_label(map)})"
 
 
 def withheld_label(map: Map) -> str:
-    """What stands behind a mean where answers were held back, which count as 0."""
+    """Return what stands behind a mean if answers were held back, which count as 0."""
     return f", {map.withheld:,} refused or filtered" if map.withheld else ""
 
 
 def n_label(n: int, *, counted: bool) -> str:
-    """How much a score rests on: 'n=20', or '3 means' of an unknown number of answers."""
+    """Return how much a score rests on: 'n=20', or '3 means' of an unknown number of answers."""
     return f"n={n:,}" if counted else f"{n:,} mean{'s' * (n != 1)}"
 
 
 def all_failures(cells: Iterable[CellScore]) -> dict[str, int]:
-    """Failures of some cells, by kind."""
+    """Return the failures of some cells, by kind."""
     total: Counter[str] = Counter()
     for cell in cells:
         total.update(cell.failures)
@@ -285,7 +293,8 @@ def all_failures(cells: Iterable[CellScore]) -> dict[str, int]:
 
 
 def _compact(length: int, extra: int) -> str:
-    if not length:  # unknown
+    # An unknown length.
+    if not length:
         return "-"
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if length >= size:
@@ -299,40 +308,43 @@ def _trimmed(value: float, digits: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-Bands = dict[
-    tuple[int, float], tuple[float, float]
-]  # top and bottom of each cell, shares of the height
+# Top and bottom of each cell, shares of the height.
+Bands = dict[tuple[int, float], tuple[float, float]]
 
 
 def ragged_bands(map: Map) -> Bands:
-    """Where every length has depths of its own: each cell reaches half way to its
-    neighbours."""
+    """Return where cells lie if every length has depths of its own.
+
+    Each cell reaches half way to its neighbours.
+    """
     by_length: dict[int, list[float]] = defaultdict(list)
     for cell in map.cells:
         by_length[cell.length_tokens].append(cell.depth)
     bands: Bands = {}
-    for length, found in by_length.items():
-        depths = sorted(found)
+    for length, own_depths in by_length.items():
+        depths = sorted(own_depths)
         middles = [0.0, *((above + below) / 2 for above, below in pairwise(depths)), 1.0]
         bands.update(
-            {(length, at): band for at, band in zip(depths, pairwise(middles), strict=True)}
+            {(length, depth): band for depth, band in zip(depths, pairwise(middles), strict=True)}
         )
     return bands
 
 
 def effective_label(effective: Effective) -> str:
-    """A rule's value with its interval, as '11k [8k, 18k]' or '>=128k [64k, >=128k]'; auc in
-    percent."""
+    """Return a rule's value with its interval: '11k [8k, 18k]' or '>=128k [64k, >=128k]'.
+
+    auc is in percent.
+    """
     if effective.rule.kind == "relative" and effective.value is None:
         return f"- (below {100 * LEAST_BASE:g} at {tokens_label(effective.shortest)})"
     if effective.low is None or effective.high is None:
         return effective_value(effective, effective.value)
-    low, high = (
-        effective_value(effective, effective.low),
-        effective_value(effective, effective.high),
-    )
+    low = effective_value(effective, effective.low)
+    high = effective_value(effective, effective.high)
     if effective.crawls:
-        share = f"{100 * effective.rule.threshold:g}{' % of the first' * (effective.rule.kind == 'relative')}"  # noqa: E501
+        share = f"{100 * effective.rule.threshold:g}"
+        if effective.rule.kind == "relative":
+            share += " % of the first"
         return f"crawls through {share} between {low} and {high}"
     if effective.value is None:
         return f"[{low}, {high}]"
@@ -340,7 +352,7 @@ def effective_label(effective: Effective) -> str:
 
 
 def effective_value(effective: Effective, value: float | None) -> str:
-    """A value or an end of a rule, with a bound where it lies beyond what was tested."""
+    """Return a value or an end of a rule, with a bound if it lies beyond what was tested."""
     if value is None or effective.rule.kind == "auc":
         return score_label(value)
     if value == inf:
@@ -349,5 +361,5 @@ def effective_value(effective: Effective, value: float | None) -> str:
 
 
 def tokens_label(length: float) -> str:
-    """A number of tokens, as `length_labels` has it."""
+    """Return a number of tokens, as `length_labels` has it."""
     return length_labels([round(length)])[round(length)]

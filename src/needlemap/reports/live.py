@@ -35,13 +35,12 @@ from needlemap.text import printable, show
 from needlemap.trials import Trial
 
 _FAILURE_LINES = 3
-_LINES_AROUND = (
-    15  # around the depth rows: the map's own lines, the last failure, replicas, bar and tally
-)
+# Around the depth rows: the map's own lines, the last failure, replicas, bar and tally.
+_LINES_AROUND = 15
 
 
 class ShowingObserver(ModelsObserver):
-    """families: those of the model that is asked."""
+    """Shows how the asking proceeds. families: those of the model that is asked."""
 
     def __init__(self, families: Families) -> None:
         self.families = families
@@ -51,34 +50,38 @@ class ShowingObserver(ModelsObserver):
         self.families = asking.families
 
     def view(self, name: str, session: Session) -> LiveView:
-        """What shows a family's trials as they end: lines or a map; nothing where it is to be
-        quiet."""
+        """Return what shows a family's trials as they end: lines or a map.
+
+        Nothing is shown if the run is to be quiet.
+        """
         if session.experiment.settings.quiet:
             return LiveView()
         tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
-        drawn = self.map_view(session)
-        if drawn is None:
+        map_view = self.map_view(session)
+        if map_view is None:
             return ProgressLines(tally)
-        return drawn(
-            tally, list(session.folder.records()), about(session.experiment, session.folder)
-        )
+        records = list(session.folder.records())
+        return map_view(tally, records, about(session.experiment, session.folder))
 
     def map_view(self, session: Session) -> type[MapView] | None:
-        """Which map fills in, if one does."""
+        """Return which map fills in, or None."""
 
     @contextmanager
     def watch(self, name: str, session: Session) -> Iterator[TrialObserver]:
-        """The view and the contexts, together."""
+        """Enter the view and the contexts, together."""
         settings = session.experiment.settings
         folder = session.folder.path if settings.save else Path()
         saving = SavingContexts(folder) if settings.save_contexts else None
         with self.view(name, session) as view:
-            yield Together(*(each for each in (view, saving) if each is not None))
+            yield Together(*(watcher for watcher in (view, saving) if watcher is not None))
 
 
 class SavingContexts(TrialObserver):
-    """A watcher that writes contexts/len_L_depth_D_repeat_R.txt into a run's folder, or where
-    none is kept into the current one, as prompts go out."""
+    """A watcher that writes each context into a file as its prompt goes out.
+
+    contexts/len_L_depth_D_repeat_R.txt lies in the run's folder, or in the current one if no run is
+    kept.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "contexts"
@@ -102,27 +105,27 @@ class Together(TrialObserver):
         self._watchers = watchers
 
     def planned(self, trials: Sequence[Trial]) -> None:
-        """Tell each."""
+        """Tell each watcher which trials are planned."""
         for watcher in self._watchers:
             watcher.planned(trials)
 
     def trial_begins(self, trial: Trial) -> None:
-        """Tell each."""
+        """Tell each watcher that a trial starts."""
         for watcher in self._watchers:
             watcher.trial_begins(trial)
 
     def recorded(self, record: Record) -> None:
-        """Tell each."""
+        """Tell each watcher of a record."""
         for watcher in self._watchers:
             watcher.recorded(record)
 
     def show_event(self, event: str) -> None:
-        """Tell each."""
+        """Have each watcher show an event."""
         for watcher in self._watchers:
             watcher.show_event(event)
 
     def show_standing(self, standing: str) -> None:
-        """Tell each."""
+        """Have each watcher show how things stand."""
         for watcher in self._watchers:
             watcher.show_standing(standing)
 
@@ -134,14 +137,16 @@ class TallyView(LiveView):
 
     def __init__(self, tally: Tally) -> None:
         super().__init__()
-        self.tally, self.standing, self._drawn = tally, "", time.monotonic()
+        self.tally = tally
+        self.standing = ""
+        self._drawn = time.monotonic()
 
     def planned(self, trials: Sequence[Trial]) -> None:
-        """Keep how many tokens each is to compute."""
+        """Keep how many tokens each trial is to compute."""
         self.tally.plan(trials)
 
     def recorded(self, record: Record) -> None:
-        """Count it, say why it failed, draw when it is time to."""
+        """Count a record, show why it failed, and draw when it is time to."""
         self.tally.add(record)
         if record.failure:
             self.failed(record.failure, f"{record.failure}: {record.error}")
@@ -150,20 +155,20 @@ class TallyView(LiveView):
             self.draw()
 
     def show_standing(self, standing: str) -> None:
-        """Show it when it changes."""
+        """Show the state of the replicas when it changes."""
         if standing != self.standing:
             self.standing = standing
             self.stands()
 
     def show_event(self, event: str) -> None:
-        """Print at once."""
+        """Print an event at once."""
         show(event, file=sys.stderr, flush=True)
 
-    def failed(self, kind: str, why: str) -> None:
-        """A trial failed."""
+    def failed(self, kind: str, reason: str) -> None:
+        """Show that a trial failed."""
 
     def stands(self) -> None:
-        """How the replicas stand has changed."""
+        """Show that the state of the replicas has changed."""
 
     def draw(self) -> None:
         """Show the map so far."""
@@ -174,16 +179,16 @@ class ProgressLines(TallyView):
 
     def __init__(self, tally: Tally) -> None:
         super().__init__(tally)
-        self._seen: set[str] = set()
+        self._kinds: set[str] = set()
 
-    def failed(self, kind: str, why: str) -> None:
-        """Print it if it is new."""
-        if kind not in self._seen:
-            self._seen.add(kind)
-            self.show_event(why)
+    def failed(self, kind: str, reason: str) -> None:
+        """Print a failure of a new kind."""
+        if kind not in self._kinds:
+            self._kinds.add(kind)
+            self.show_event(reason)
 
     def stands(self) -> None:
-        """Print it."""
+        """Print the state."""
         self.show_event(self.standing)
 
     def draw(self) -> None:
@@ -192,38 +197,44 @@ class ProgressLines(TallyView):
 
 
 def in_notebook() -> bool:
-    """Whether a notebook's kernel runs this, which shows pictures."""
+    """Return True if a notebook's kernel runs this, which shows pictures."""
     ipython = sys.modules.get("IPython")
     return hasattr(ipython.get_ipython() if ipython else None, "kernel")
 
 
 class MapView(TallyView):
-    """A view that draws the map of the records so far. before: those that were there. known:
-    of run.json."""
+    """A view that draws the map of the records so far.
 
-    def __init__(self, tally: Tally, before: list[Record], known: RunFile) -> None:
+    earlier_records: those that were there. run_file: its run.json.
+    """
+
+    def __init__(self, tally: Tally, earlier_records: list[Record], run_file: RunFile) -> None:
         super().__init__(tally)
-        self._records, self._known, self.failures = list(before), known, dict[str, str]()
+        self.failures: dict[str, str] = {}
+        self._records = list(earlier_records)
+        self._run_file = run_file
 
     def recorded(self, record: Record) -> None:
-        """Keep it for the map."""
+        """Keep a record for the map."""
         self._records.append(record)
         super().recorded(record)
 
-    def failed(self, kind: str, why: str) -> None:
-        """Keep the last one of each kind, the last of all at the end."""
+    def failed(self, kind: str, reason: str) -> None:
+        """Keep the last failure of each kind, the last of all at the end."""
         self.failures.pop(kind, None)
-        self.failures[kind] = why
+        self.failures[kind] = reason
 
     @property
     def map(self) -> Map:
-        """The map by now."""
-        return Loaded("", self._known, tuple(self._records)).map
+        """Return the map by now."""
+        return Loaded("", self._run_file, tuple(self._records)).map
 
 
 class NotebookMap(MapView):
-    """The map filling in as a picture in a notebook's cell; at the end its line stays, and
-    what failed."""
+    """The map filling in as a picture in a notebook's cell.
+
+    At the end its line stays, and what failed.
+    """
 
     every_s = 2.0
 
@@ -234,17 +245,17 @@ class NotebookMap(MapView):
         return self
 
     def draw(self, over: bool = False) -> None:
-        """The picture anew, or without one where the run is over."""
+        """Draw the picture anew, or remove it once the run is over."""
         self._handle.update(self._shown(over), raw=True)
 
     def _shown(self, over: bool = False) -> dict[str, str]:
-        """All of it as HTML that loads nothing, and as text."""
+        """Return all of it as HTML that loads nothing, and as text."""
         from needlemap.reports.figures.figure import Figure, Shown, draw
 
         lines = [*self.failures.values(), self.standing, self.tally.line(over=over)]
         words = printable("\n".join(filter(None, lines)))
-        drawn = "" if over else draw(Figure((Shown(self.map),))).svg
-        return {"text/html": f"<pre>{escape(words)}</pre>{drawn}", "text/plain": words}
+        picture = "" if over else draw(Figure((Shown(self.map),))).svg
+        return {"text/html": f"<pre>{escape(words)}</pre>{picture}", "text/plain": words}
 
 
 class LiveMap(MapView):
@@ -264,11 +275,11 @@ class LiveMap(MapView):
         self.draw()
 
     def show_event(self, event: str) -> None:
-        """Print above the map."""
+        """Print an event above the map."""
         self._live.console.print(Text(event), soft_wrap=True)
 
     def draw(self) -> None:
-        """The map, then lines below it."""
+        """Draw the map, then lines below it."""
         rows = max(1, self._console.height - _LINES_AROUND)
         parts = [terminal_map(self.map, max_rows=rows)]
         if self.failures:

@@ -19,13 +19,15 @@ SCOPES = {"these": "these prompts", "new": "new haystacks too"}
 FLOORED = "the reference is mostly wrong: little could be lost, so nothing is proved"
 SATURATED = "the reference is hardly ever wrong: trials so easy show only gross losses"
 MEANS = "each score is a mean, and the files do not say of how many answers"
-LISTED = 8  # lengths that a line names one by one
-Names = tuple[str, str]  # of the reference and of the other
+# Lengths that a line names one by one.
+LISTED = 8
+# Of the reference and of the other.
+Names = tuple[str, str]
 A_AND_B = ("A", "B")
 
 
 def margin_label(margin: float) -> str:
-    """A share in points.
+    """Return a share in points.
 
     >>> margin_label(0.025)
     '2.5'
@@ -34,7 +36,7 @@ def margin_label(margin: float) -> str:
 
 
 def interval_of(loss: Loss) -> str:
-    """A loss with its interval, in points; positive is worse.
+    """Return a loss with its interval, in points; positive is worse.
 
     >>> interval_of(Loss(0.133, 0.021, 0.232))
     '13.3 points (2.1 to 23.2)'
@@ -42,63 +44,68 @@ def interval_of(loss: Loss) -> str:
     return f"{loss_label(loss.value)} points ({ends_label(loss.low, loss.high)})"
 
 
-def loss_line(found: PairedLoss, names: Names = A_AND_B) -> str:
-    """The loss alone: 'B loses 13.3 points (2.1 to 23.2), 60 pairs at 1k, 4k; these prompts'."""
-    parts = [_loss(found, names[1]), *_evidence(found, names)]
-    return "; ".join([", ".join(parts), scope_label(found)])
+def loss_line(paired: PairedLoss, names: Names = A_AND_B) -> str:
+    """Return the loss alone.
+
+    For example 'B loses 13.3 points (2.1 to 23.2), 60 pairs at 1k, 4k; these prompts'.
+    """
+    parts = [_loss(paired, names[1]), *_evidence(paired, names)]
+    return "; ".join([", ".join(parts), scope_label(paired)])
 
 
-def verdict_of(found: PairedLoss, names: Names = A_AND_B) -> Verdict:
-    """The verdict: the loss beside the margin, the pairs, what they hold for, what is next."""
-    claim = _loss(found, names[1])
-    if found.loss is not None and found.word == PASS:
-        shown = f"{loss_label(found.loss.value)} ({ends_label(found.loss.low, found.loss.high)})"
-        claim = f"{names[1]} loses less than {margin_label(found.margin)} points: {shown}"
-    elif found.counted:
-        claim = f"{claim}, allowed {margin_label(found.margin)}"
+def verdict_of(paired: PairedLoss, names: Names = A_AND_B) -> Verdict:
+    """Return the verdict: the loss and the margin, the pairs, their scope, and what is next."""
+    claim = _loss(paired, names[1])
+    if paired.loss is not None and paired.word == PASS:
+        interval = (
+            f"{loss_label(paired.loss.value)} ({ends_label(paired.loss.low, paired.loss.high)})"
+        )
+        claim = f"{names[1]} loses less than {margin_label(paired.margin)} points: {interval}"
+    elif paired.counted:
+        claim = f"{claim}, allowed {margin_label(paired.margin)}"
     return Verdict(
-        found.word,
-        claim,
-        ", ".join(_evidence(found, names)),
-        scope_label(found),
-        "" if found.is_decided else "; ".join(_next(found)),
+        word=paired.word,
+        claim=claim,
+        evidence=", ".join(_evidence(paired, names)),
+        scope=scope_label(paired),
+        next="" if paired.is_decided else "; ".join(_next(paired)),
     )
 
 
-def _loss(found: PairedLoss, name: str) -> str:
-    """'B loses 13.3 points (2.1 to 23.2)'."""
-    if not found.counted:
+def _loss(paired: PairedLoss, name: str) -> str:
+    """Return the loss in words: 'B loses 13.3 points (2.1 to 23.2)'."""
+    if not paired.counted:
         return MEANS
     # From -100 to 100 points: one side answered nothing.
-    if found.loss is None or found.loss.high - found.loss.low >= 2:
+    if paired.loss is None or paired.loss.high - paired.loss.low >= 2:
         return "no pair was scored"
-    return f"{name} loses {interval_of(found.loss)}"
+    return f"{name} loses {interval_of(paired.loss)}"
 
 
-def _evidence(found: PairedLoss, names: Names) -> list[str]:
-    """How many pairs, of which lengths, and what stands out among them."""
-    labels = list(length_labels([length for length in found.tried if length]).values())
-    at = f" at {', '.join(labels)}" if labels else ""
+def _evidence(paired: PairedLoss, names: Names) -> list[str]:
+    """Return how many pairs, of which lengths, and what stands out among them."""
+    labels = list(length_labels([length for length in paired.tried if length]).values())
+    place = f" at {', '.join(labels)}" if labels else ""
     if len(labels) > LISTED:
-        at = f" at {len(labels)} lengths from {labels[0]} to {labels[-1]}"
-    parts = [untested_label(found.untested)] if found.untested else []
-    parts += [f"{counted(found.n, 'pair')}{at}", *map(lost_label, found.lengths)]
-    if found.missing is not None and found.missing.reaches:
-        parts.append(_missing_label(found.missing, names))
-    if found.unsent and not found.sequential:
-        parts.append(f"{counted(found.unsent, 'prompt')} not sent to both")
+        place = f" at {len(labels)} lengths from {labels[0]} to {labels[-1]}"
+    parts = [untested_label(paired.untested)] if paired.untested else []
+    parts += [f"{counted(paired.n, 'pair')}{place}", *map(lost_label, paired.lengths)]
+    if paired.missing is not None and paired.missing.reaches:
+        parts.append(_missing_label(paired.missing, names))
+    if paired.unsent and not paired.sequential:
+        parts.append(f"{counted(paired.unsent, 'prompt')} not sent to both")
     return parts
 
 
-def scope_label(found: PairedLoss) -> str:
-    """What the word holds for, and when it was measured."""
-    wanted = "new haystacks" if found.wanted == "new" else SCOPES["these"]
-    scope = SCOPES[found.scope] if found.is_decided else wanted
-    return ", ".join([scope, *measured_label(found.measured)])
+def scope_label(paired: PairedLoss) -> str:
+    """Return what the word holds for, and when it was measured."""
+    goal = "new haystacks" if paired.wanted == "new" else SCOPES["these"]
+    scope = SCOPES[paired.scope] if paired.is_decided else goal
+    return ", ".join([scope, *measured_label(paired.measured)])
 
 
 def measured_label(measured: tuple[str, str]) -> list[str]:
-    """When the answers came; nothing where records do not say."""
+    """Return when the answers came; nothing if records do not show it."""
     first, last = (moment[:16].replace("T", " ") for moment in measured)
     if not first:
         return []
@@ -106,118 +113,128 @@ def measured_label(measured: tuple[str, str]) -> list[str]:
     return [f"measured {first}{'' if last == first else f' to {same_day}'} UTC"]
 
 
-def lost_label(each: LostLength) -> str:
-    """'length 390: 6 of 6 lost, surely some'."""
-    labels = list(length_labels(list(each.lengths)).values())
-    at = f"lengths {labels[0]} to {labels[-1]}" if len(labels) > 1 else "".join(labels)
-    at = f"length {at}" if len(labels) == 1 else at
-    place = ", ".join(filter(None, (each.family, at)))
-    gained = f", {each.gained} gained" if each.gained else ""
-    missing = f", {each.missing} of them not answered" if each.missing else ""
-    sure = ", surely some" if each.sure else ""
-    return f"{place}: {each.lost} of {each.n} lost{gained}{missing}{sure}"
+def lost_label(row: LostLength) -> str:
+    """Return the losses of one length: 'length 390: 6 of 6 lost, surely some'."""
+    labels = list(length_labels(list(row.lengths)).values())
+    lengths = f"lengths {labels[0]} to {labels[-1]}" if len(labels) > 1 else "".join(labels)
+    lengths = f"length {lengths}" if len(labels) == 1 else lengths
+    place = ", ".join(filter(None, (row.family, lengths)))
+    gained = f", {row.gained} gained" if row.gained else ""
+    missing = f", {row.missing} of them not answered" if row.missing else ""
+    certainty = ", surely some" if row.sure else ""
+    return f"{place}: {row.lost} of {row.n} lost{gained}{missing}{certainty}"
 
 
 def untested_label(untested: tuple[NotTested, ...]) -> str:
-    """'not tested: words at length 4k (the reference got 2 of 40 right)'."""
+    """Return what was not tested.
+
+    For example 'not tested: words at length 4k (the reference got 2 of 40 right)'.
+    """
     parts = []
     for group in untested:
         labels = list(length_labels(list(group.lengths)).values())
-        at = f"{'length' if len(labels) == 1 else 'lengths'} {', '.join(labels)}" if labels else ""
-        place = " at ".join(filter(None, (group.family, at))) or "all prompts"
+        lengths = (
+            f"{'length' if len(labels) == 1 else 'lengths'} {', '.join(labels)}" if labels else ""
+        )
+        place = " at ".join(filter(None, (group.family, lengths))) or "all prompts"
         parts.append(f"{place} (the reference got {group.right:g} of {group.n} right)")
     return f"not tested: {', '.join(parts)}"
 
 
 def _missing_label(missing: Missing, names: Names) -> str:
-    """Who did not answer what, and where."""
+    """Return who did not answer what, and where."""
     sides = zip(names, names[::-1], (missing.first, missing.second), strict=True)
-    told = [
-        f"{one} did not answer {counted(count, 'prompt')} that {other} answered"
-        for one, other, count in sides
+    sentences = [
+        f"{side} did not answer {counted(count, 'prompt')} that {other_side} answered"
+        for side, other_side, count in sides
         if count
     ]
     labels = list(length_labels(list(missing.lengths)).values())
-    where = f"length {labels[0]}" if len(labels) == 1 else f"lengths {', '.join(labels)}"
-    at = ""
+    lengths = f"length {labels[0]}" if len(labels) == 1 else f"lengths {', '.join(labels)}"
+    first_place = ""
     if missing.place is not None:
         repeat, length, depth = missing.place
-        at = f"; the first: length {length}, depth {percent(depth):g}, repeat {repeat}"
-    place = f" ({where}{at})" if any(missing.lengths) else ""  # samples of a log have none
-    return f"{' and '.join(told)}{place}, which may add {loss_label(missing.share)} to the loss"
+        first_place = f"; the first: length {length}, depth {percent(depth):g}, repeat {repeat}"
+    # Samples of a log have no length.
+    place = f" ({lengths}{first_place})" if any(missing.lengths) else ""
+    return (
+        f"{' and '.join(sentences)}{place}, which may add {loss_label(missing.share)} to the loss"
+    )
 
 
-def _next(found: PairedLoss) -> list[str]:
-    """What a verdict that is open lacks."""
-    if found.floored:
+def _next(paired: PairedLoss) -> list[str]:
+    """Return what a verdict that is open lacks."""
+    if paired.floored:
         return [FLOORED]
-    if not found.margin:
+    if not paired.margin:
         return ["without a margin equal engines stay open: give --margin 2"]
-    if found.unsent and not found.sequential:
+    if paired.unsent and not paired.sequential:
         return ["resume both runs until all is sent"]
-    if found.missing is not None and found.missing.reaches:
+    if paired.missing is not None and paired.missing.reaches:
         return ["ask them again"]
-    if found.wanted == "new" and found.new is not None:
-        if found.new.n < FEWEST_NEW:
-            return [f"{counted(found.new.n, 'haystack')}, and new ones take {FEWEST_NEW} at least"]
-        return _more_haystacks(found.new.more)
-    if found.sequential and found.planned is None and found.new is not None:
-        return _more_haystacks(None if found.lengths or found.settled else found.new.more)
-    if found.planned is not None and found.seen < found.planned:
-        left = found.planned - found.seen
-        return [f"{left:,} of {found.planned:,} planned {found.unit}s are still to be asked"]
-    return _more_pairs(found)
+    if paired.wanted == "new" and paired.new is not None:
+        if paired.new.n < FEWEST_NEW:
+            return [f"{counted(paired.new.n, 'haystack')}, and new ones take {FEWEST_NEW} at least"]
+        return _more_haystacks(paired.new.more)
+    if paired.sequential and paired.planned is None and paired.new is not None:
+        return _more_haystacks(None if paired.lengths or paired.settled else paired.new.more)
+    if paired.planned is not None and paired.seen < paired.planned:
+        unsent = paired.planned - paired.seen
+        return [f"{unsent:,} of {paired.planned:,} planned {paired.unit}s are still to be asked"]
+    return _more_pairs(paired)
 
 
 def _more_haystacks(more: int | None) -> list[str]:
     return [f"about {more:,} more haystacks decide if they go on so"] if more else []
 
 
-def _more_pairs(found: PairedLoss) -> list[str]:
-    return [f"about {found.more:,} more pairs decide if it stays so"] if found.more else []
+def _more_pairs(paired: PairedLoss) -> list[str]:
+    return [f"about {paired.more:,} more pairs decide if it stays so"] if paired.more else []
 
 
-def least_label(found: PairedLoss, *, graded: bool = False) -> str:
-    """How many pairs a verdict takes at least, all answers being equal; '' without a
-    margin."""
-    if not found.margin:
+def least_label(paired: PairedLoss, *, graded: bool = False) -> str:
+    """Return how many pairs a verdict takes at least if all answers are equal.
+
+    Returns '' without a margin.
+    """
+    if not paired.margin:
         return ""
-    least = ceil(least_pairs(found.margin, graded=graded))
-    return f"a PASS at {margin_label(found.margin)} points takes {least:,} equal pairs at least"
+    least = ceil(least_pairs(paired.margin, graded=graded))
+    return f"a PASS at {margin_label(paired.margin)} points takes {least:,} equal pairs at least"
 
 
-def warnings_of(found: PairedLoss) -> list[str]:
-    """Why the reference proves little."""
-    if not found.counted:
+def warnings_of(paired: PairedLoss) -> list[str]:
+    """Return why the reference proves little."""
+    if not paired.counted:
         return []
-    if found.floored:
+    if paired.floored:
         return [f"warning: {FLOORED}"]
-    easy = found.saturated and found.word != FAIL
-    return [f"warning: {SATURATED}"] if easy else []
+    is_easy = paired.saturated and paired.word != FAIL
+    return [f"warning: {SATURATED}"] if is_easy else []
 
 
-def loss_json(found: PairedLoss) -> dict[str, Any]:
-    """The loss and what it rests on, for programs: shares in points."""
-    loss = found.loss
-    new = found.new
+def loss_json(paired: PairedLoss) -> dict[str, Any]:
+    """Return the loss and what it rests on, for programs: shares in points."""
+    loss = paired.loss
+    new = paired.new
     return {
-        "scope": SCOPES[found.scope],
-        "margin": round(100 * found.margin, 6),
+        "scope": SCOPES[paired.scope],
+        "margin": round(100 * paired.margin, 6),
         "loss": loss and {name: round(100 * value, 6) for name, value in asdict(loss).items()},
-        "lost_lengths": [{**asdict(each), "lengths": list(each.lengths)} for each in found.lengths],
-        "missing": found.missing and _missing_json(found.missing),
-        "not_sent": found.unsent,
-        "measured": list(found.measured) if found.measured[0] else None,
-        "pairs": found.n,
-        "lost": found.lost,
-        "gained": found.gained,
-        "unit": found.unit if found.sequential else None,
-        "decided_after": found.after,
-        "planned": found.planned,
+        "lost_lengths": [{**asdict(row), "lengths": list(row.lengths)} for row in paired.lengths],
+        "missing": paired.missing and _missing_json(paired.missing),
+        "not_sent": paired.unsent,
+        "measured": list(paired.measured) if paired.measured[0] else None,
+        "pairs": paired.n,
+        "lost": paired.lost,
+        "gained": paired.gained,
+        "unit": paired.unit if paired.sequential else None,
+        "decided_after": paired.after,
+        "planned": paired.planned,
         "not_tested": [
-            {**asdict(group), "lengths": list(group.lengths)} for group in found.untested
+            {**asdict(group), "lengths": list(group.lengths)} for group in paired.untested
         ],
-        "more_pairs": found.more,
+        "more_pairs": paired.more,
         "new_haystacks": new and {"word": new.word, "haystacks": new.n, "more_haystacks": new.more},
     }
 

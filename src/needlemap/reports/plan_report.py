@@ -23,7 +23,8 @@ from needlemap.settings.suites import Chosen
 from needlemap.stats.seek import PLACES
 from needlemap.text import counted, dollars, short
 
-_GRID = 15  # lengths and depths of the grid beside a seek
+# Lengths and depths of the grid that a seek is compared with.
+_GRID = 15
 _SEEK_NOTES = (
     "No better than plain repeats (--repeats) for a model that holds to the end, or falls at the "
     "longest lengths: the tokens are there anyway. With a prefix cache repeats cost a quarter, "
@@ -33,34 +34,38 @@ _SEEK_NOTES = (
 )
 
 
-def plan_report(each: Mapping[str, Chosen], terms: Terms) -> Report:
-    """The report of what a run would ask of each model; of several also of all together.
-    Raises SettingsError for terms or settings that nothing can be reckoned with."""
-    if any(chosen.first.seek is not None for chosen in each.values()):
-        return _joined([_seek_report(chosen, len(each) > 1) for chosen in each.values()])
-    plans = [estimate_plan(chosen, terms) for chosen in each.values()]
+def plan_report(chosen_by_model: Mapping[str, Chosen], terms: Terms) -> Report:
+    """Return what a run would ask of each model; of several also of all together.
+
+    Raises SettingsError for terms or settings that nothing can be computed with.
+    """
+    if any(chosen.first.seek is not None for chosen in chosen_by_model.values()):
+        return _joined(
+            [_seek_report(chosen, len(chosen_by_model) > 1) for chosen in chosen_by_model.values()]
+        )
+    plans = [estimate_plan(chosen, terms) for chosen in chosen_by_model.values()]
     reports = [_estimate_report(plan, len(plans) > 1) for plan in plans]
     if len(plans) == 1:
         return reports[0]
     total = sum_of([plan.own for plan in plans])
     names = [plan.chosen.first.label or plan.chosen.first.model for plan in plans]
     rows = {name: plan.own for name, plan in zip(names, plans, strict=True)} | {"total": total}
-    last = Fact("total", _fields(total)), _table("", rows, "model")
-    return _joined(reports, *last)
+    totals = Fact("total", _fields(total)), _table("", rows, "model")
+    return _joined(reports, *totals)
 
 
 def _joined(reports: Sequence[Report], *more: Fact | Table) -> Report:
-    """Several models' reports one below the other."""
+    """Return several models' reports one below the other."""
     if len(reports) == 1:
         return reports[0]
-    parts: list[Fact | Table | Parts] = [Fact("models", [to_json(each) for each in reports])]
+    parts: list[Fact | Table | Parts] = [Fact("models", list(map(to_json, reports)))]
     for report in reports:
         parts += [replace(part, key="") for part in report.parts]
     return Report("plan", counted(len(reports), "model"), (*parts, *more))
 
 
 def _estimate_report(plan: PlanEstimate, blank: bool) -> Report:
-    """One model's plan. blank: whether it ends with an empty line."""
+    """Return one model's plan. blank: whether it ends with an empty line."""
     settings, total = plan.chosen.first, plan.total
     head: dict[str, Any] = {"model": settings.model, "mode": settings.mode}
     prices = {"prices": price_source(settings)}
@@ -73,22 +78,26 @@ def _estimate_report(plan: PlanEstimate, blank: bool) -> Report:
         head = {"suite": plan.chosen.suite, **head, **prices}
         head |= {"total": _fields(total), "families": families}
         table = _table("", {**plan.rows, "total": total}, "family")
-    fed, notes = _fed_notes(plan), _notes(plan)
-    marked = "* this run's mode. " if total is None and settings.mode in plan.rows else ""
+    vocabulary_notes, notes = _fed_notes(plan), _notes(plan)
+    mark = "* this run's mode. " if total is None and settings.mode in plan.rows else ""
     parts: list[Fact | Table | Parts] = [
         *keyed(head),
         *(Fact(said=f"note: {note}", warns=True) for note in plan.notes if not settings.quiet),
         Fact(said=f"{title}\n"),
-        *(Fact(said=f"{note}\n") for note in fed),
+        *(Fact(said=f"{note}\n") for note in vocabulary_notes),
         table,
         *_until(plan),
-        Fact("notes", [*plan.notes, *fed, *notes], marked + "\n".join(notes) + "\n" * blank),
+        Fact(
+            "notes",
+            [*plan.notes, *vocabulary_notes, *notes],
+            mark + "\n".join(notes) + "\n" * blank,
+        ),
     ]
     return Report("plan", title, tuple(parts))
 
 
 def _until(plan: PlanEstimate) -> list[Fact]:
-    """What `--until` sends until a verdict, and what its random pieces cost and save."""
+    """Return what `--until` sends until a verdict, and what random pieces cost and save."""
     if not plan.chosen.first.until:
         return []
     experiment = replace(plan.first, settings=plan.chosen.first)
@@ -107,22 +116,29 @@ def _title(plan: PlanEstimate) -> str:
 
 
 def _fields(row: Summary) -> dict[str, Any]:
-    """A summary for programs, without the name of its mode."""
-    named = {name: value for name, value in asdict(row).items() if name != "mode"}
-    return named | {"factor": row.factor, "gain": row.gain}
+    """Return a summary for programs, without the name of its mode."""
+    fields = {name: value for name, value in asdict(row).items() if name != "mode"}
+    return fields | {"factor": row.factor, "gain": row.gain}
 
 
-def _table(key: str, named: Mapping[str, Summary], first: str, own: str = "") -> Table:
-    """Summaries under their names. first: the head of the names. own: the name to mark."""
-    rows = tuple(Row({"mode": name, **_fields(row)}) for name, row in named.items())
-    priced = any(row.usd_plain for row in named.values())
-    name = Column("name", first, of=lambda row: f"{row['mode']}{' *' * (row['mode'] == own)}")
-    shown = [
+def _table(
+    key: str, rows_by_name: Mapping[str, Summary], first: str, marked_name: str = ""
+) -> Table:
+    """Return summaries under their names.
+
+    first: the head of the names. marked_name: the name to mark.
+    """
+    rows = tuple(Row({"mode": name, **_fields(row)}) for name, row in rows_by_name.items())
+    priced = any(row.usd_plain for row in rows_by_name.values())
+    name = Column(
+        "name", first, of=lambda row: f"{row['mode']}{' *' * (row['mode'] == marked_name)}"
+    )
+    columns = [
         column
         for column in _COLUMNS
         if (priced if column.unit is _USD else _is_known(column.key, rows))
     ]
-    return Table(key, (name, *shown), rows)
+    return Table(key, (name, *columns), rows)
 
 
 def _is_known(key: str, rows: Sequence[Row]) -> bool:
@@ -130,17 +146,21 @@ def _is_known(key: str, rows: Sequence[Row]) -> bool:
 
 
 def _time(seconds: float) -> str:
-    """A time in minutes, from two hours on in hours, from three days on in days.
+    """Return a time in minutes, from two hours on in hours, from three days on in days.
 
     >>> _time(1_560), _time(46_974), _time(525_252)
     ('26.0 min', '13.0 h', '6.1 days')
     """
     if seconds < 2 * 3600:
         return f"{seconds / 60:,.1f} min"
-    return f"{seconds / 3600:,.1f} h" if seconds < 72 * 3600 else f"{seconds / 86_400:,.1f} days"
+    if seconds < 72 * 3600:
+        return f"{seconds / 3600:,.1f} h"
+    return f"{seconds / 86_400:,.1f} days"
 
 
-_TOKENS, _TIMES, _USD = Unit(short), Unit("{:.1f}".format), Unit(dollars, none=dollars(None))
+_TOKENS = Unit(short)
+_TIMES = Unit("{:.1f}".format)
+_USD = Unit(dollars, none=dollars(None))
 _COLUMNS = (
     Column("cells", "cells", COUNT),
     Column("prompts", "calls", COUNT),
@@ -148,7 +168,7 @@ _COLUMNS = (
     Column("computed", "computed", _TOKENS),
     Column("cached", "cached", _TOKENS),
     Column("factor", "times fewer", _TIMES),
-    Column("gain", "beside caching", _TIMES),
+    Column("gain", "vs caching", _TIMES),
     Column("usd_plain", "dollars", _USD),
     Column("usd_cached", "if cached", _USD),
     Column("flops", "PFLOP", Unit(lambda flops: f"{flops / 1e15:,.2f}")),
@@ -158,7 +178,7 @@ _COLUMNS = (
 
 
 def _fed_notes(plan: PlanEstimate) -> list[str]:
-    """Whose tokens a plan counts, where that is not who lengths are of."""
+    """Return whose tokens a plan counts, if lengths are of another vocabulary."""
     if plan.first.tokens_fed is None:
         return []
     name = plan.first.tokenizer.name
@@ -166,25 +186,26 @@ def _fed_notes(plan: PlanEstimate) -> list[str]:
 
 
 def _notes(plan: PlanEstimate) -> list[str]:
-    """What the table does not say of itself."""
-    settings, row, alone = plan.chosen.first, plan.own, plan.total is None
-    notes = list[str]()
-    if alone and settings.mode not in plan.rows:
+    """Return what the table does not show."""
+    settings, row, is_single = plan.chosen.first, plan.own, plan.total is None
+    notes: list[str] = []
+    if is_single and settings.mode not in plan.rows:
         notes.append("Mode cold computes all that single asks.")
-    if plan.bound is not None:
+    # A needle leaves a bin in which no sentence ends, and then the bound does not hold.
+    if plan.bound is not None and plan.bound <= plan.rows["bins"].computed:
         notes.append(
-            f"However depths are chosen inside their bins, {short(plan.bound)} haystack tokens "
-            f"must be computed; bins comes to {short(plan.rows['bins'].computed)} tokens in all."
+            f"Mode bins computes {short(plan.rows['bins'].computed)} tokens. No positions inside "
+            f"its depth bins need fewer than {short(plan.bound)} haystack tokens."
         )
     notes.append(_caching_note(row, plan.terms))
-    if alone and row.lanes > 1:
+    if is_single and row.lanes > 1:
         notes.append(_cut_note(row))
     if row.usd_plain:
-        most = f"all {settings.most_tokens} tokens" if alone else "its whole budget"
+        most = f"all {settings.most_tokens} tokens" if is_single else "its whole budget"
         source = price_source(settings)
         notes.append(f"dollars: at most, every answer using {most}; prices: {source}")
     notes += _judge_notes(row)
-    if alone and row.held_tokens is not None and row.held_tokens < 0.9 * row.cached:
+    if is_single and row.held_tokens is not None and row.held_tokens < 0.9 * row.cached:
         notes.append(
             f"warning: a cache of {short(plan.terms.cache_tokens or 0)} tokens serves "
             f"{short(row.held_tokens)} of the {short(row.cached)} that could be shared. "
@@ -194,52 +215,55 @@ def _notes(plan: PlanEstimate) -> list[str]:
 
 
 def _cut_note(row: Summary) -> str:
-    """What cutting into lanes costs."""
+    """Return what cutting into lanes costs."""
     worth = row.speed_up / row.lanes
-    said = (
-        f"cut into {row.lanes} lanes: {short(row.cut_loss)} tokens computed again, {row.idle:.0%} "
-        f"idle; "
-        f"{row.speed_up:.1f} times as fast as one"
+    note = (
+        f"with {row.lanes} requests at a time: {row.speed_up:.1f} times as fast as one, "
+        f"{short(row.cut_loss)} more tokens computed, {row.idle:.0%} idle"
     )
     if worth < WORTH:
-        said += (
+        note += (
             f" ({worth:.0%} of {row.lanes}; up to {row.useful} keep {WORTH:.0%}, "
-            f"see docs/internals/scaling.md)"
+            f"see needlemap help scaling)"
         )
-    return said
+    return note
 
 
 def _caching_note(row: Summary, terms: Terms) -> str:
-    """What the two factors are reckoned against."""
-    how = "and room for all, in any order"
+    """Return what the two factors are compared with."""
+    cache = "and room for all prompts"
     if terms.cache_tokens:
-        how = f"in {short(terms.cache_tokens)} tokens, in the grid's order"
+        cache = f"in {short(terms.cache_tokens)} tokens, in the grid's order"
     return (
-        f"times fewer: than without a cache. beside caching: than a server with prefix caching "
-        f"{how}, which "
-        f"finds {row.any_order:.0%} of the plain grid cached."
+        f"times fewer: compared with no cache. vs caching: compared with a server with prefix "
+        f"caching {cache}, which finds {row.any_order:.0%} of the plain grid cached."
     )
 
 
 def _judge_notes(row: Summary) -> list[str]:
-    """What a judge costs beside the model; nothing where none is asked, or it is free."""
+    """Return what a judge costs in addition; nothing if none is needed, or it is free."""
     if row.usd_judge is None:
         return [
             "judge: its price is not known. Give --scorer-options 'prices={input: USD, output: "
             "USD}'"
         ]
-    return [f"judge: {dollars(row.usd_judge)} dollars more, at most, one verdict each"] * bool(
-        row.usd_judge
-    )
+    if not row.usd_judge:
+        return []
+    return [f"judge: {dollars(row.usd_judge)} dollars more, at most, one verdict each"]
 
 
 def _seek_report(chosen: Chosen, blank: bool) -> Report:
-    """What seeking asks: prompt tokens by kind of model, in all a range, and a grid beside it;
-    of a suite of each of its families. blank: whether it ends with an empty line."""
+    """Return what seeking asks: prompt tokens by kind of model, their range, and a grid's.
+
+    For a suite it is what each of its families asks. blank: whether it ends with an empty line.
+    """
     settings, families = chosen.first, len(chosen.families)
     lengths, kinds = settings.lengths.tokens, rehearsed(settings)
     ends = [min(lengths), max(lengths)]
-    least, most = min(each[0] for each in kinds.values()), max(each[2] for each in kinds.values())
+    least, most = (
+        min(tokens[0] for tokens in kinds.values()),
+        max(tokens[2] for tokens in kinds.values()),
+    )
     grid = round(_GRID * np.geomspace(ends[0], ends[1], _GRID).sum())
     facts = {
         "model": settings.model,
@@ -247,7 +271,9 @@ def _seek_report(chosen: Chosen, blank: bool) -> Report:
         "seek": settings.seek,
         "within": settings.within,
         "lengths": ends,
-        "tokens": {name: [round(each) for each in three] for name, three in kinds.items()},
+        "tokens": {
+            name: [round(tokens) for tokens in quantiles] for name, quantiles in kinds.items()
+        },
         "least": round(least),
         "most": round(most),
         "grid": grid,
@@ -258,18 +284,18 @@ def _seek_report(chosen: Chosen, blank: bool) -> Report:
         f"{settings.model} · seek {settings.seek:g} % within {settings.within:g} %, {first} to "
         f"{last}, {PLACES} prompts a haystack"
     )
-    ahead = f"each of {families} families, one after the other:\n" if families > 1 else ""
-    asked = (
+    lead = f"each of {families} families, one after the other:\n" if families > 1 else ""
+    heading = (
         f"prompt tokens asked: {cost(least)} to {cost(most)}, by what the model is like "
         f"(median [10 %, 90 %]):"
     )
-    wide = max(map(len, kinds))
+    width = max(map(len, kinds))
     rows = [
-        f"  {name:<{wide}}  {cost(middle)} [{short(round(low))}, {short(round(high))}]"
+        f"  {name:<{width}}  {cost(middle)} [{short(round(low))}, {short(round(high))}]"
         for name, (low, middle, high) in kinds.items()
     ]
-    rows.append(f"  {f'beside it a {_GRID} x {_GRID} grid, once':<{wide}}  {cost(grid)}")
-    shown = Fact(said="\n".join([f"{ahead}{title}", asked, *rows]))
+    rows.append(f"  {f'beside it a {_GRID} x {_GRID} grid, once':<{width}}  {cost(grid)}")
+    shown = Fact(said="\n".join([f"{lead}{title}", heading, *rows]))
     notes = Fact("notes", list(_SEEK_NOTES), "\n".join(_SEEK_NOTES) + "\n" * blank)
     return Report("plan", title, (*keyed(facts), shown, notes))
 

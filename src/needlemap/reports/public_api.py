@@ -35,24 +35,24 @@ from needlemap.reports.run_report import runs_below
 from needlemap.reports.seek_report import length_line, seeks, sought_of
 from needlemap.reports.suite_report import models_report, suite_report
 from needlemap.reports.summary import means_of, read_families, scores_of
-from needlemap.reports.table import is_table, write_table
+from needlemap.reports.table import cells_table, is_table, write_table
 from needlemap.stats.comparison import Comparison
 from needlemap.stats.effective import Effective, FamilyScores, Mean, parse_rule, published_length
 from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.means import Map, margin_frame
 from needlemap.stats.seek import Sought
-from needlemap.stats.table_schema import trial_frame
+from needlemap.stats.table_schema import trial_frame, value_frame
 from needlemap.stats.verdicts import Verdict, exit_code
 from needlemap.text import printable
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder. outcomes: how the asking of each family ended, '' being the name of a
-    run's only one; of none that had nothing left to ask. None where nothing was to be asked
-    (`load`).
+    """A run's folder.
 
-    It is read at each call, so a run that goes on elsewhere shows what it has.
+    It is read at each call, so a run that continues elsewhere shows what it has. outcomes: how the
+    asking of each family ended, '' being the name of a run's only one; of none that had nothing
+    left to ask. None if nothing was to be asked (`load`).
     """
 
     path: Path
@@ -60,54 +60,69 @@ class Run:
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the asking ended, of all families together; None where nothing was to be
-        asked."""
+        """Return how the asking of all families ended; None if nothing was to be asked."""
         return None if self.outcomes is None else sum(self.outcomes.values(), Outcome())
 
     @property
     def families(self) -> dict[str, Run]:
-        """The families that were begun, each a run like any other; of a run with one, itself
-        under ''."""
-        found = families_of(self.path)
-        if found.is_plain:
+        """Return the families that were started, each a run like any other.
+
+        A run with one family is itself, under ''.
+        """
+        families = families_of(self.path)
+        if families.is_plain:
             return {"": self}
-        mine = {name: {"": each} for name, each in (self.outcomes or {}).items()}
-        return {name: Run(found.folder(name), mine.get(name)) for name in found.begun}
+        outcomes = {name: {"": outcome} for name, outcome in (self.outcomes or {}).items()}
+        return {name: Run(families.folder(name), outcomes.get(name)) for name in families.begun}
 
     @property
     def models(self) -> dict[str, Run]:
-        """The runs in a folder of several models, by their folders' names; of one model,
-        itself under ''."""
+        """Return the runs in a folder of several models, by their folders' names.
+
+        A run of one model is itself, under ''.
+        """
         if is_run_folder(self.path):
             return {"": self}
-        found = {}
+        runs = {}
         for path in runs_below(self.path, 1):
-            own = ((*name.partition("/"), each) for name, each in (self.outcomes or {}).items())
-            mine = {family: each for model, _, family, each in own if model == path.name}
-            found[path.name] = Run(path, None if self.outcomes is None else mine)
-        return found
+            outcomes: dict[str, Outcome] = {}
+            for name, outcome in (self.outcomes or {}).items():
+                model, _, family = name.partition("/")
+                if model == path.name:
+                    outcomes[family] = outcome
+            runs[path.name] = Run(path, None if self.outcomes is None else outcomes)
+        return runs
 
     def about(self) -> dict[str, Any]:
-        """What run.json holds: settings, versions, hashes. Raises NeedlemapError for several
-        families."""
+        """Return what run.json holds: settings, versions, hashes.
+
+        Raises NeedlemapError for several families.
+        """
         return RunFolder(self._only()).about().document()
 
     def map(self) -> Map:
-        """Per cell the mean score, n and interval. Raises NeedlemapError for several
-        families."""
+        """Return per cell the mean score, n and interval.
+
+        Raises NeedlemapError for several families.
+        """
         return load_run(self._only()).map
 
     @property
     def sought(self) -> Sought | None:
-        """What a run that seeks knows: point, low, high in tokens, crawls, what was asked;
-        None for another. Raises NeedlemapError for several families."""
+        """Return what a run that seeks knows; None for another run.
+
+        That is point, low, high in tokens, crawls, and what was asked. Raises NeedlemapError for
+        several families.
+        """
         return sought_of(load_run(self._only()))
 
     @property
     def verdict(self) -> Verdict | None:
-        """What a run's `until` found beside its reference: word, claim, evidence, scope, next;
-        None without one. Raises NeedlemapError for several families, and where the reference is
-        gone."""
+        """Return the verdict of a run's `until`, or None without one.
+
+        It has word, claim, evidence, scope and next. Raises NeedlemapError for several families,
+        and if the reference is gone.
+        """
         run = load_run(self._only())
         if not run.about.named.until:
             return None
@@ -115,40 +130,53 @@ class Run:
         return until_report(load_run(goal.path), run, goal.margin, goal.scope).verdict
 
     def scores(self) -> dict[str, dict[int, float | None]]:
-        """Per family the score by length in tokens; None where nothing was measured."""
+        """Return per family the score by length in tokens; None if nothing was measured."""
         return {name: run.map.by_length for name, run in self._read().items() if run is not None}
 
     def means(self) -> dict[int, ClusterMean | Mean]:
-        """The score of all families by length, where each has one: score, low, high, as the
-        terminal has them. It is their mean, or the last score that the suite names."""
+        """Return the score of all families by length, for lengths at which each has one.
+
+        It has score, low and high, as the terminal shows them: the mean of families, or the last
+        score that the suite names.
+        """
         return dict(means_of(families_of(self._one_model()), self._read()))
 
     def effective(self, rule: str = "absolute:85") -> Effective | None:
-        """How far this score holds by a rule of docs/statistics.md, with an interval; None
-        without a mean.
+        """Return how far this score holds by a rule of docs/statistics.md, with an interval.
 
-        Raises SettingsError for an unknown rule.
+        Returns None without a mean. Raises SettingsError for an unknown rule.
         """
         return self._score().effective(parse_rule(rule))
 
     def published_length(self) -> float | None:
-        """RULER's rule: the largest length in tokens whose mean exceeds 85.6.
+        """Return RULER's effective length: the largest length in tokens whose mean exceeds 85.6.
 
-        Infinite where it is the longest tested, 0 where there is none, None without a mean.
+        It is infinite if that is the longest tested, 0 if there is none, None without a mean.
         """
         return published_length(self.means())
 
     def records(self) -> list[Record]:
-        """One record a trial, of all families: of several, the last that was scored, else the
-        last."""
+        """Return one record a trial, of all families.
+
+        Of several records of a trial it is the last that was scored, else the last.
+        """
         return [
             record for run in self._read().values() if run is not None for record in run.records
         ]
 
+    def cells(self) -> Any:
+        """Return a frame with one row a cell of every model and family: score, n, low and high in
+        percent, and the other columns of the CSV. Raises NeedlemapError when pandas is not
+        installed."""
+        table = cells_table([load_run(folder) for folder in self._folders()])
+        return value_frame(table.columns, table.rows)
+
     def to_pandas(self) -> Any:
-        """One row a trial, with the columns of the CSV; of several families one a family and
-        length: family, length_tokens, score, n, low, high. In percent. Raises NeedlemapError
-        when pandas is not installed."""
+        """Return one row a trial, with the columns of the CSV.
+
+        Of several families it is one row a family and length: family, length_tokens, score, n, low,
+        high. In percent. Raises NeedlemapError if pandas is not installed.
+        """
         if families_of(self.path).is_plain:
             return trial_frame(self.records())
         return margin_frame(
@@ -157,18 +185,20 @@ class Run:
 
     @property
     def text(self) -> str:
-        """The table that `needlemap report` prints of several models or families; of one, a
-        line."""
+        """Return the table that `needlemap report` prints, or a line for a single map.
+
+        There is a table for several models or families.
+        """
         if len(self.models) > 1:
             return to_text(models_report([run.path for run in self.models.values()]))
-        found = families_of(self.path)
-        if not found.is_plain:
-            return to_text(suite_report(found, self._read()))
+        families = families_of(self.path)
+        if not families.is_plain:
+            return to_text(suite_report(families, self._read()))
         map, sought = self.map(), self.sought
         if sought is not None:
             return f"Run('{self.path}': {map.model}, {map.task}, {length_line(sought)})"
-        said = f"{map.model}, {map.task}, {length_range(map.lengths)}, {overall_label(map)}"
-        return f"Run('{self.path}': {said})"
+        summary = f"{map.model}, {map.task}, {length_range(map.lengths)}, {overall_label(map)}"
+        return f"Run('{self.path}': {summary})"
 
     def plot(
         self,
@@ -179,10 +209,10 @@ class Run:
         style: str | None = None,
         curves: bool = False,
     ) -> Drawing:
-        """The map as a picture, or all families' maps. Raises SettingsError.
+        """Return the map as a picture, or all families' maps. Raises SettingsError.
 
-        width: for a paper, as '3.25in' or 'column'. style: 'opencompass' or 'needlehaystack',
-        as that tool draws it. curves: scores by length instead, a line a model or a family.
+        width: for a paper, e.g. '3.25in' or 'column'. style: 'opencompass' or 'needlehaystack', as
+        that tool draws it. curves: scores by length instead, a line a model or a family.
         """
         runs = [load_run(path) for path in self._folders()]
         if curves and not any(map(seeks, runs)):
@@ -200,11 +230,10 @@ class Run:
         style: str | None = None,
         curves: bool = False,
     ) -> Path:
-        """The maps (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet), by the
-        suffix.
+        """Write the maps (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet).
 
-        width, style, curves: of a figure, as `plot` takes them. Raises SettingsError for any
-        other suffix.
+        The suffix decides. width, style, curves: of a figure, as `plot` takes them. Raises
+        SettingsError for any other suffix.
         """
         if Path(path).suffix.lower() == ".html":
             pages = [run.path for run in self.models.values()]
@@ -218,21 +247,21 @@ class Run:
         return self.text
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
-        """What a notebook shows: the picture and the text."""
+        """Return what a notebook shows: the picture and the text."""
         return self.plot().with_text(self.text)
 
     def _only(self) -> Path:
-        """The folder of a run's only family. Raises NeedlemapError for several."""
-        found = families_of(self._one_model())
-        if not found.is_plain:
+        """Return the folder of a run's only family. Raises NeedlemapError for several."""
+        families = families_of(self._one_model())
+        if not families.is_plain:
             raise NeedlemapError(
                 f"'{self.path}' has several families. Take one of them: "
-                f".families[{found.names[0]!r}]"
+                f".families[{families.names[0]!r}]"
             )
         return self.path
 
     def _one_model(self) -> Path:
-        """The folder of a run of one model. Raises NeedlemapError for several."""
+        """Return the folder of a run of one model. Raises NeedlemapError for several."""
         names = list(self.models)
         if len(names) > 1:
             raise NeedlemapError(
@@ -241,7 +270,7 @@ class Run:
         return self.path
 
     def _folders(self) -> list[Path]:
-        """The folders of all families of all models."""
+        """Return the folders of all families of all models."""
         return [folder for run in self.models.values() for folder in families_of(run.path).folders]
 
     def _read(self) -> dict[str, Loaded | None]:
@@ -252,18 +281,18 @@ class Run:
 
 
 def curves_of(runs: Sequence[Run], *, title: str | None, width: str | None) -> Drawing:
-    """Scores by length, a line a model; of suites their families."""
+    """Draw scores by length, a line a model; of suites their families."""
     families = [families_of(model.path) for run in runs for model in run.models.values()]
     return draw_families(families, title=title, width=points_wide(width))
 
 
 @dataclass(frozen=True)
 class Compared:
-    """B against A, on the trials that both scored. Scores are in percent, losses in points;
-    positive is worse.
+    """B against A, on the trials that both scored.
 
-    Of runs with several families verdict, loss, interval and p are of the mean over
-    families, each counting the same. runs: A's and B's families, by turns.
+    Scores are in percent, losses in points; positive is worse. Of runs with several families
+    verdict, loss, interval and p are of the mean over families, each counting the same. runs: A's
+    and B's families, in turn.
     """
 
     comparison: Comparison
@@ -272,58 +301,66 @@ class Compared:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict at the margin: word, claim, evidence, scope, next; None without one."""
+        """Return the verdict at the margin, or None without one.
+
+        It has word, claim, evidence, scope and next.
+        """
         return self._report.verdict
 
     @property
     def code(self) -> int:
-        """The exit code of the verdict; 0 without one."""
+        """Return the exit code of the verdict; 0 without one."""
         return exit_code(self.verdict.word) if self.verdict else 0
 
     @property
     def sentence(self) -> str:
-        """The last line of `needlemap compare`: the verdict, or the loss."""
+        """Return the last line of `needlemap compare`: the verdict, or the loss."""
         return self._report.last
 
     @property
     def warning(self) -> str:
-        """Why the comparison proves little; empty when it does."""
+        """Return why the comparison proves little; '' if it does not."""
         return " ".join(warnings_of(self.comparison.paired)).removeprefix("warning: ")
 
     @property
     def loss(self) -> float | None:
-        """A - B over all pairs; None where scores are not counted."""
-        found = self.comparison.paired.loss
-        return None if found is None else 100 * found.value
+        """Return A - B over all pairs; None if scores are not counted."""
+        loss = self.comparison.paired.loss
+        return None if loss is None else 100 * loss.value
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Its interval, as the verdict has it."""
-        found = self.comparison.paired.loss
-        return None if found is None else (100 * found.low, 100 * found.high)
+        """Return the interval of the loss, as the verdict has it."""
+        loss = self.comparison.paired.loss
+        return None if loss is None else (100 * loss.low, 100 * loss.high)
 
     @property
     def p(self) -> float:
-        """Of no difference: exact McNemar for pass and fail, sign flips for graded scores."""
+        """Return the p of no difference.
+
+        Exact McNemar for pass and fail, sign flips for graded scores.
+        """
         return self.comparison.overall.p
 
     @property
     def n(self) -> int:
-        """Pairs."""
+        """Return the number of pairs."""
         return self.comparison.overall.n
 
     @property
     def lengths(self) -> list[dict[str, Any]]:
-        """A row a length: length_tokens, score_a, score_b, loss, low, high, p, p_holm,
-        n,
-        ...; empty of runs with several families."""
+        """Return a row a length; none for runs with several families.
+
+        It has length_tokens, score_a, score_b, loss, low, high, p, p_holm, n, ...
+        """
         return self._rows() if self.comparison.only else []
 
     @property
     def families(self) -> list[dict[str, Any]]:
-        """A row a family: family, word, score_a, score_b, loss, low, high, p, p_holm,
-        n,
-        ...; empty of runs with one."""
+        """Return a row a family; none for runs with one.
+
+        It has family, word, score_a, score_b, loss, low, high, p, p_holm, n, ...
+        """
         return [] if self.comparison.only else self._rows()
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -335,35 +372,43 @@ class Compared:
 
     @property
     def answers(self) -> dict[str, int]:
-        """n pairs, and how many are identical, differing, unanswered by B; which:
-        `answers_text`, JSON."""
+        """Return n pairs, and how many are identical, differing, unanswered by B.
+
+        `answers_text` and JSON list them.
+        """
         return answers_counts(self.comparison.answers)
 
     @property
     def answers_text(self) -> str:
-        """What `needlemap compare --answers` prints of them."""
+        """Return what `needlemap compare --answers` prints of them."""
         return printable("\n".join(answers_text(self.comparison, whole=True)))
 
     @property
     def text(self) -> str:
-        """What `needlemap compare` prints."""
+        """Return what `needlemap compare` prints."""
         return to_text(self._report)
 
     def to_json(self) -> dict[str, Any]:
-        """What `needlemap compare --answers --json` prints; every family, length, cell and
-        changed answer."""
+        """Return what `needlemap compare --answers --json` prints.
+
+        It has every family, length, cell and changed answer.
+        """
         return to_json(comparison_report(self.comparison, self.names, answers=True))
 
     def to_pandas(self) -> Any:
-        """One row a length, or a family where there are several. Raises NeedlemapError without
-        pandas."""
+        """Return one row a length, or a family if there are several.
+
+        Raises NeedlemapError without pandas.
+        """
         return to_pandas(self._report)
 
     def plot(
         self, *, title: str | None = None, palette: str | None = None, width: str | None = None
     ) -> Drawing:
-        """All maps; of runs with one family that of the difference too. width: as --width
-        takes it. Raises SettingsError."""
+        """Return all maps; of runs with one family that of the difference too.
+
+        width: as --width takes it. Raises SettingsError.
+        """
         return draw(figure_of(self.runs, title=title, palette=palette), points_wide(width))
 
     def save(
@@ -374,13 +419,15 @@ class Compared:
         palette: str | None = None,
         width: str | None = None,
     ) -> Path:
-        """These maps as .png, .svg or .pdf. width: as --width takes it. Raises
-        SettingsError."""
+        """Write these maps as .png, .svg or .pdf.
+
+        width: as --width takes it. Raises SettingsError.
+        """
         return self.plot(title=title, palette=palette, width=width).save(path)
 
     def __repr__(self) -> str:
         return self.text
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
-        """What a notebook shows: the picture and the text."""
+        """Return what a notebook shows: the picture and the text."""
         return self.plot().with_text(self.text)

@@ -28,8 +28,14 @@ def _same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How a value is written. text: for people. data: for programs. number: whether columns of
-    it are set to the right. none: what people see of None."""
+    """How a value is written.
+
+    Attributes:
+        text: Its text for people.
+        data: Its value for programs.
+        number: Whether columns of it are set to the right.
+        none: What people see of None.
+    """
 
     text: Callable[[Any], str] = str
     data: Callable[[Any], Any] = _same
@@ -37,27 +43,34 @@ class Unit:
     none: str = ""
 
     def labels(self, values: Sequence[Any]) -> list[str]:
-        """Some values of one column for people; None is `none`."""
+        """Return some values of one column for people; None is `none`."""
         if self is LENGTH:
-            known = length_labels(sorted({value for value in values if value is not None}))
-            return ["" if value is None else known[value] for value in values]
+            labels = length_labels(sorted({value for value in values if value is not None}))
+            return ["" if value is None else labels[value] for value in values]
         return [self.none if value is None else self.text(value) for value in values]
 
     def plain(self, value: Any) -> Any:
-        """A value for programs; None stays None."""
+        """Return a value for programs; None stays None."""
         return None if value is None else self.data(value)
 
 
 WORDS = Unit(number=False)
-SENTENCE = Unit(number=False)  # longer ones, which are broken into lines
+# Longer words, which are broken into lines.
+SENTENCE = Unit(number=False)
 COUNT = Unit("{:,}".format)
-FIGURES = Unit(none="-")  # written already, and set to the right
-LENGTH = Unit()  # tokens; labels of a column are told apart
+# Numbers that are written already.
+FIGURES = Unit(none="-")
+# Tokens. The labels of a column are kept apart.
+LENGTH = Unit()
 DEPTH = Unit(lambda share: f"{percent(share):g}", percent)
-PERCENT = Unit(score_label, percent)  # of a share
-SCORE = Unit(score_label, percent, none=score_label(None))  # one that may be missing
-LOSS = Unit(loss_label, percent)  # of shares; positive is worse
-ENDS = Unit(lambda ends: ends_label(*ends))  # of a loss
+# Of a share.
+PERCENT = Unit(score_label, percent)
+# A score that may be missing.
+SCORE = Unit(score_label, percent, none=score_label(None))
+# Of shares; positive is worse.
+LOSS = Unit(loss_label, percent)
+# The ends of a loss.
+ENDS = Unit(lambda ends: ends_label(*ends))
 P = Unit(p_label)
 NATS = Unit("{:+.2g}".format, lambda nats: round(nats, 6))
 
@@ -66,9 +79,11 @@ NATS = Unit("{:+.2g}".format, lambda nats: round(nats, 6))
 class Fact:
     """One thing that was found out.
 
-    key, value, unit: for programs. value: or what makes it, on demand. said: a sentence, or
-    several lines, for people. warns: whether it is a warning. head, note: its name and an
-    addition where it is shown at a glance, with its value.
+    Attributes:
+        key, value, unit: The fact for programs; value may be a function that makes it on demand.
+        said: A sentence, or several lines, for people.
+        warns: Whether it is a warning.
+        head, note: Its name and an addition if it is shown at a glance, with its value.
     """
 
     key: str = ""
@@ -81,15 +96,19 @@ class Fact:
 
 
 def keyed(values: Mapping[str, Any]) -> Iterator[Fact]:
-    """Facts for programs alone."""
+    """Return facts for programs alone."""
     return (Fact(key, value) for key, value in values.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. head: '' where it is for programs alone. of: makes what people see
-    of the whole row, by default what stands under the key. wide: on the page and in frames
-    alone."""
+    """A column of a table.
+
+    Attributes:
+        head: Its head; '' if it is for programs alone.
+        of: Makes what people see of the whole row; by default it is what stands under the key.
+        wide: Whether it is on the page and in frames alone.
+    """
 
     key: str
     head: str = ""
@@ -98,15 +117,20 @@ class Column:
     wide: bool = False
 
     def value(self, row: Row) -> Any:
-        """What people see of a row."""
+        """Return what people see of a row."""
         return self.of(row.values) if self.of else row.values.get(self.key)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table. values: by key; what no column names is for programs alone. details:
-    what more is to be said of it, each one or several lines. to: the family whose line and map
-    show more. shown: whether people see it."""
+    """A row of a table.
+
+    Attributes:
+        values: Its values by key; what no column names is for programs alone.
+        details: What more there is to report of it, each one or several lines.
+        to: The family whose line and map show more.
+        shown: Whether people see it.
+    """
 
     values: Mapping[str, Any]
     details: tuple[str, ...] = ()
@@ -116,8 +140,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under columns. title: above it. after: a line below it. A table without heads is
-    shown by its rows' details. folded: the words under which the page folds it."""
+    """Rows under columns.
+
+    Attributes:
+        title: The line above it.
+        after: The line below it.
+        folded: The words under which the page folds it.
+
+    A table without heads is shown by its rows' details.
+    """
 
     key: str
     columns: tuple[Column, ...] = ()
@@ -128,23 +159,23 @@ class Table:
 
     @property
     def heads(self) -> list[Column]:
-        """The columns that people see."""
+        """Return the columns that people see."""
         return [column for column in self.columns if column.head]
 
     @property
     def shown(self) -> list[Row]:
-        """The rows that people see."""
+        """Return the rows that people see."""
         return [row for row in self.rows if row.shown]
 
     def labels(self, columns: Sequence[Column]) -> list[tuple[str, ...]]:
-        """The rows as people see them, in some columns."""
-        across = (
+        """Return the rows as people see them, in some columns."""
+        columns_of_labels = (
             column.unit.labels([column.value(row) for row in self.shown]) for column in columns
         )
-        return list(zip(*across, strict=True))
+        return list(zip(*columns_of_labels, strict=True))
 
     def plain(self) -> list[dict[str, Any]]:
-        """The rows for programs."""
+        """Return the rows for programs."""
         units = {column.key: column.unit for column in self.columns if column.of is None}
         return [
             {key: units.get(key, WORDS).plain(value) for key, value in row.values.items()}
@@ -162,9 +193,13 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Scores by length, under a name. effective: how far they hold. main: whether it is of all
-    the others. dotted: whether it goes with the line before it, of which it shows another
-    score."""
+    """Scores by length, under a name.
+
+    Attributes:
+        effective: How far they hold.
+        main: Whether it is of all the others.
+        dotted: Whether it goes with the line before it, of which it shows another score.
+    """
 
     name: str
     means: Mapping[int, ClusterMean | Mean | None]
@@ -175,8 +210,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """Scores by length and depth, a picture. anywhere: drawn where there is no terminal,
-    too."""
+    """Scores by length and depth, a picture.
+
+    anywhere: whether it is drawn without a terminal, too.
+    """
 
     map: Map
     palette: str | None = None
@@ -185,8 +222,13 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """A request in a picture. kind: 'right', 'fault', 'gone' or 'other'. marked: whether it is
-    what the picture is about, or shares a beginning with that. says: what it is, in words."""
+    """A request in a picture.
+
+    Attributes:
+        kind: 'right', 'fault', 'gone' or 'other'.
+        says: What it is, in words.
+        marked: Whether it is what the picture is about, or shares a beginning with that.
+    """
 
     column: int
     kind: str
@@ -198,7 +240,9 @@ class Square:
 @dataclass(frozen=True, slots=True)
 class Squares:
     """Rows of squares by time, under a name each: what a session asked, and what came of it.
-    key: kinds, and what they mean."""
+
+    key: kinds, and what they mean.
+    """
 
     title: str
     rows: tuple[tuple[str, tuple[Square, ...]], ...]
@@ -207,8 +251,12 @@ class Squares:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing that passes or not, a test case in CI. said: what came of it, in a line; the
-    verdict's if not given. text: all that is known; the whole report if not given."""
+    """One thing that passes or not, a test case in CI.
+
+    Attributes:
+        said: What came of it, in a line; the verdict's if not given.
+        text: All that is known; the whole report if not given.
+    """
 
     name: str
     word: Word
@@ -218,11 +266,21 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a command found. kind: the command. title: what was asked. parts: in the order in
-    which people read them. verdict: None where none was asked for. chart: its lines, under an
-    axis' name. Without a verdict, brief: what a tab of the page says; answer: the sentence with
-    which a page opens; ends: the last line. heat: the map that people see first. squares:
-    pictures of requests. command: as the last line names it, if not as its kind."""
+    """What a command found.
+
+    Attributes:
+        kind: The command.
+        title: What was asked.
+        parts: Its parts, in the order in which people read them.
+        verdict: None if none was asked for.
+        chart: Its lines, under an axis' name.
+        brief: What a tab of the page shows without a verdict.
+        heat: The map that people see first.
+        answer: The sentence with which a page opens without a verdict.
+        squares: Pictures of requests.
+        ends: The last line without a verdict.
+        command: The command as the last line names it, if not as its kind.
+    """
 
     kind: str
     title: str
@@ -240,17 +298,19 @@ class Report:
 
     @property
     def last(self) -> str:
-        """The last line."""
+        """Return the last line."""
         return self.verdict.line(self.command or self.kind) if self.verdict else self.ends
 
     @property
     def facts(self) -> list[Fact]:
-        """All facts."""
-        return [each for each in self.parts if isinstance(each, Fact)]
+        """Return all facts."""
+        return [part for part in self.parts if isinstance(part, Fact)]
 
     def sentences(self, without: Sequence[Table] = ()) -> Iterator[str]:
-        """What is said besides the verdict and the cells of tables, a line each. without:
-        tables whose sentences are shown elsewhere."""
+        """Yield what there is besides the verdict and the cells of tables, a line each.
+
+        without: tables whose sentences are shown elsewhere.
+        """
         for fact in self.facts:
             yield from fact.said.splitlines()
         for table in self.all_tables:
@@ -259,19 +319,21 @@ class Report:
             if table.title and table.shown and not table.heads:
                 yield table.title
             for row in table.shown:
-                yield from (" · ".join(map(str.strip, each.splitlines())) for each in row.details)
+                yield from (
+                    " · ".join(map(str.strip, detail.splitlines())) for detail in row.details
+                )
 
     @property
     def all_tables(self) -> list[Table]:
-        """All tables."""
-        return [each for each in self.parts if isinstance(each, Table)]
+        """Return all tables."""
+        return [part for part in self.parts if isinstance(part, Table)]
 
     @property
     def tables(self) -> list[Table]:
-        """The tables that people see."""
-        return [each for each in self.all_tables if each.heads and each.shown]
+        """Return the tables that people see."""
+        return [table for table in self.all_tables if table.heads and table.shown]
 
     @property
     def warnings(self) -> list[str]:
-        """What makes it prove less."""
-        return [each.said for each in self.facts if each.warns]
+        """Return what makes it prove less."""
+        return [fact.said for fact in self.facts if fact.warns]

@@ -43,17 +43,23 @@ from needlemap.stats.intervals import ClusterMean, rate_of
 from needlemap.text import printable
 from needlemap.trials import Trial
 
-_RIGHT = 0.5  # of a score, from which an answer without a haystack counts as right
-_SHOWN = 3  # questions that are named
-_TOLERANCE = 0.02  # share by which a server's count may differ from the length asked
-_ALIKE_TOKENS = 2  # differences that vary by no more than this are a chat template's
-_LONG_TEMPLATE_TOKENS = 100  # more is another tokenizer, where there is one length only to tell by
+# The score from which an answer without a haystack counts as right.
+_RIGHT = 0.5
+# Questions that are named.
+_SHOWN = 3
+# The share by which a server's count may differ from the length asked.
+_TOLERANCE = 0.02
+# Differences that vary by no more than this are a chat template's.
+_ALIKE_TOKENS = 2
+# More is another tokenizer, if there is only one length to judge by.
+_LONG_TEMPLATE_TOKENS = 100
 _KEPT = "each record keeps the server's own count"
-_CUT_OFF = 0.9  # the longest prompts' ratio of counted to asked, against the shortest's
+# The longest prompts' ratio of counted to asked, against the shortest's.
+_CUT_OFF = 0.9
 
 
 def ended_lines(run: Loaded) -> list[str]:
-    """Notes on a run's outcomes; none if every trial was simply scored at its depth."""
+    """Return notes on a run's outcomes; none if every trial was simply scored at its depth."""
     about, records = run.about, run.records
     unasked = sum(not prompt.records for prompt in run.prompts)
     skipped = unasked if about.stopped else 0
@@ -87,26 +93,31 @@ def easy_lines(run: Loaded) -> list[str]:
 
 
 def needle_depth_lines(records: Iterable[Record]) -> list[str]:
-    """How often each of several needles was found, by the depth that it is meant for; nothing
-    where prompts have other depths than one another, or not one wanted word a needle."""
-    hits, asked = dict[float, int](), dict[float, int]()
+    """Return how often each of several needles was found, by the depth that it is meant for.
+
+    Nothing is returned if prompts have other depths than one another, or not one wanted word a
+    needle.
+    """
+    hits: dict[float, int] = {}
+    needles: dict[float, int] = {}
     for record in records:
         missing = record.scorer.why.get("missing") if record.scorer else None
         depths = [needle.meant for needle in record.needles]
         if not record.scored or missing is None or len(depths) != len(record.keywords):
             continue
-        if len({*depths}) < 2 or (asked and {*depths} != {*asked}):
+        if len({*depths}) < 2 or (needles and {*depths} != {*needles}):
             return []
         for depth, word in zip(depths, record.keywords, strict=True):
-            asked[depth] = asked.get(depth, 0) + 1
+            needles[depth] = needles.get(depth, 0) + 1
             hits[depth] = hits.get(depth, 0) + (word not in missing)
-    if not asked:
+    if not needles:
         return []
-    rates = [f"{100 * depth:g}% {hits[depth]}/{asked[depth]}" for depth in sorted(asked)]
+    rates = [f"{100 * depth:g}% {hits[depth]}/{needles[depth]}" for depth in sorted(needles)]
     return [f"found by depth: {' · '.join(rates)}"]
 
 
-_TOLD = {  # with their shares
+# Outcomes that are shown with their shares.
+_WITH_SHARES = {
     "refused": (REFUSED,),
     "filtered": (FILTERED,),
     "cut off": (ANSWER_SPENT, THINKING_SPENT),
@@ -115,100 +126,120 @@ _TOLD = {  # with their shares
 
 
 def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = False) -> list[str]:
-    """What a report says of outcomes: nothing where every trial was simply scored. Shares of
-    answers have intervals over haystacks, as means do. one: whether all repeats have one
-    haystack."""
+    """Return what a report shows of outcomes; nothing if every trial was simply scored.
+
+    Shares of answers have intervals over haystacks, as means do. one: whether all repeats have one
+    haystack.
+    """
     counts = outcome_counts(records)
-    whole = {**counts, **({SKIPPED: skipped} if skipped else {})}
-    if set(whole) <= {SCORED}:
+    all_counts = {**counts, **({SKIPPED: skipped} if skipped else {})}
+    if set(all_counts) <= {SCORED}:
         return list_unknown(record.finish for record in records)
-    lines = ["outcomes: " + " · ".join(f"{count} {name}" for name, count in whole.items())]
-    ends = [(0 if one else record.repeat, record.outcome) for record in records]
-    answered = [(at, outcome) for at, outcome in ends if outcome in THE_MODELS]
-    for said, names in _TOLD.items():
-        rate = Rate.of([(at, float(outcome in names)) for at, outcome in answered])
+    lines = ["outcomes: " + " · ".join(f"{count} {name}" for name, count in all_counts.items())]
+    outcomes = [(0 if one else record.repeat, record.outcome) for record in records]
+    answered = [(haystack, outcome) for haystack, outcome in outcomes if outcome in THE_MODELS]
+    for label, names in _WITH_SHARES.items():
+        rate = Rate.of([(haystack, float(outcome in names)) for haystack, outcome in answered])
         if rate is not None and rate.hits:
             low, high = (f"{100 * end:.1f}" for end in (rate.low, rate.high))
             share = (
                 f"{rate.hits:g}/{rate.n} = {100 * rate.share:.1f} % [{low}, {high}] of the answers"
             )
-            lines.append(f"{said}: {share}")
+            lines.append(f"{label}: {share}")
     if THINKING_SPENT in counts:
         lines.append(f"{THINKING_SPENT}: give --thinking-tokens, or a larger --max-answer-tokens")
     return [*lines, *list_unknown(record.finish for record in records)]
 
 
 def first_choice_lines(records: Iterable[Record], *, one: bool = False) -> list[str]:
-    """How many values were the model's first choice, by length: what accuracy would be, beside
-    a score that forces answers; nothing for other scorers. one: whether all repeats have one
-    haystack."""
-    found = first_choices(records, one=one)
-    rates = {length: rate for length in found if (rate := Rate.of(found[length]))}
+    """Return how many values were the model's first choice, by length.
+
+    It is what accuracy would be, next to a score that forces answers; nothing for other scorers.
+    one: whether all repeats have one haystack.
+    """
+    choices = first_choices(records, one=one)
+    rates = {length: rate for length in choices if (rate := Rate.of(choices[length]))}
     if not rates:
         return []
     labels = length_labels([*rates])
-    told = " · ".join(f"{labels[length]} {_rate(rate)}" for length, rate in rates.items())
-    return [f"accuracy (each token of the value is the model's first choice): {told}"]
+    shown = " · ".join(f"{labels[length]} {_rate(rate)}" for length, rate in rates.items())
+    return [f"accuracy (each token of the value is the model's first choice): {shown}"]
 
 
 def first_choices(records: Iterable[Record], *, one: bool) -> dict[int, list[tuple[int, float]]]:
-    """By length, for each trial its haystack's number and 1 where each token of the value was
-    the model's first choice, else 0."""
-    found: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    """Return by length, for each trial, its haystack's number and whether it is a first choice.
+
+    That is 1 if each token of the value was the model's first choice, else 0.
+    """
+    choices: dict[int, list[tuple[int, float]]] = defaultdict(list)
     for record in sorted(records, key=lambda record: record.length_tokens):
-        hit = record.scorer.why.get("first_choice") if record.scorer and record.scored else None
-        if isinstance(hit, bool):
-            found[record.length_tokens].append((0 if one else record.repeat, float(hit)))
-    return found
+        is_first = (
+            record.scorer.why.get("first_choice") if record.scorer and record.scored else None
+        )
+        if isinstance(is_first, bool):
+            choices[record.length_tokens].append((0 if one else record.repeat, float(is_first)))
+    return choices
 
 
 def accuracy_by_length(run: Loaded) -> dict[int, ClusterMean]:
-    """By length the share of values that were the model's first choice; empty for scorers that
-    force no answer."""
-    found = first_choices(run.records, one=run.about.one_haystack)
-    return {length: mean for length in found if (mean := rate_of(found[length]))}
+    """Return by length the share of values that were the model's first choice.
+
+    It is empty for scorers that force no answer.
+    """
+    choices = first_choices(run.records, one=run.about.one_haystack)
+    return {length: mean for length in choices if (mean := rate_of(choices[length]))}
 
 
 def closed_book_lines(records: Iterable[Record]) -> list[str]:
-    """How many questions were answered right without a haystack, and which; nothing where none
-    was asked."""
+    """Return how many questions were answered right without a haystack, and which.
+
+    Nothing is returned if none was asked.
+    """
     rows = list(records)
     if not rows:
         return []
-    known = [record for record in rows if (record.score or 0.0) >= _RIGHT]
+    right = [record for record in rows if (record.score or 0.0) >= _RIGHT]
     scored = sum(record.scored for record in rows)
     missing = f", {len(rows) - scored} not measured" if scored < len(rows) else ""
-    line = f"closed book: {len(known)}/{scored} right without a haystack{missing}"
-    if not known:
+    line = f"closed book: {len(right)}/{scored} right without a haystack{missing}"
+    if not right:
         return [line]
-    named = ", ".join(repr(printable(record.question, line=True)) for record in known[:_SHOWN])
-    more = " ..." if len(known) > _SHOWN else ""
+    questions = ", ".join(repr(printable(record.question, line=True)) for record in right[:_SHOWN])
+    more = " ..." if len(right) > _SHOWN else ""
     return [
-        f"{line}: {named}{more}. Their scores prove nothing: hide something that no model can know."
+        f"{line}: {questions}{more}. Their scores prove nothing: hide something that no model can "
+        f"know."
     ]
 
 
 def balance_lines(prompts: Iterable[AskedPrompt], *, one: bool = False) -> list[str]:
-    """Balanced accuracy and false answers; nothing for a run whose questions always have an
-    answer. one: whether all repeats have one haystack."""
-    found = balance(prompts, one=one)
-    if found is None:
+    """Return balanced accuracy and false answers.
+
+    Nothing is returned for a run whose questions always have an answer. one: whether all repeats
+    have one haystack.
+    """
+    balanced = balance(prompts, one=one)
+    if balanced is None:
         return []
-    share, low, high = found.accuracy
+    share, low, high = balanced.accuracy
     return [
         f"balanced accuracy: {score_label(share)} {interval_label(low, high)}, the mean of two "
-        f"rates: found "
-        f"where it was there {_rate(found.found)}, denied where it was not {_rate(found.rejected)}",
-        f"false answers: {_rate(found.false)}; {found.named} of them took what the text holds "
-        f"instead, "
-        f"{found.invented} made a value up",
+        f"rates: found where it was there {_rate(balanced.found)}, denied where it was not "
+        f"{_rate(balanced.rejected)}",
+        f"false answers: {_rate(balanced.false)}; {balanced.named} of them took what the text "
+        f"holds instead, {balanced.invented} made a value up",
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Of a run with distractors: instead: answers that give a distractor's value and not the
-    right one. beside: how many give both; neither: how many give none of them."""
+    """What answers of a run took from distractors.
+
+    Attributes:
+        instead: Answers that give a distractor's value and not the right one.
+        beside: How many give both.
+        neither: How many give none of them.
+    """
 
     instead: Rate
     beside: int
@@ -216,31 +247,35 @@ class Taken:
 
     @classmethod
     def of(cls, prompts: Iterable[AskedPrompt], *, one: bool = False) -> Taken | None:
-        """That of a run; None of one without distractors, or without scores. Each prompt
-        counts once. one: whether all repeats have one haystack."""
-        took: list[tuple[int, float]] = []
+        """Return that of a run; None for one without distractors, or without scores.
+
+        Each prompt counts once. one: whether all repeats have one haystack.
+        """
+        takings: list[tuple[int, float]] = []
         beside = neither = 0
         for prompt in prompts:
-            said = [_why(record, DISTRACTORS) for record in prompt.records]
-            known = [bool(each) for each in said if isinstance(each, list)]
+            values = [_why(record, DISTRACTORS) for record in prompt.records]
+            distractors_taken = [bool(value) for value in values if isinstance(value, list)]
             score = prompt.score
-            if not known or score is None:
+            if not distractors_taken or score is None:
                 continue
-            named, right = any(known), score >= _RIGHT
-            took.append((0 if one else prompt.places[0][0], float(named and not right)))
-            beside += named and right
-            neither += not named and not right
-        rate = Rate.of(took)
+            takes_distractor, is_right = any(distractors_taken), score >= _RIGHT
+            takings.append(
+                (0 if one else prompt.places[0][0], float(takes_distractor and not is_right))
+            )
+            beside += takes_distractor and is_right
+            neither += not takes_distractor and not is_right
+        rate = Rate.of(takings)
         return cls(rate, beside, neither) if rate else None
 
 
-def distractor_lines(found: Taken | None) -> list[str]:
-    """What answers took from distractors; nothing for a run without any."""
-    if found is None:
+def distractor_lines(taken: Taken | None) -> list[str]:
+    """Return what answers took from distractors; nothing for a run without any."""
+    if taken is None:
         return []
     return [
-        f"distractors: {_rate(found.instead)} answers give a distractor's value instead of the "
-        f"right one; {found.beside} give both, {found.neither} neither"
+        f"distractors: {_rate(taken.instead)} answers give a distractor's value instead of the "
+        f"right one; {taken.beside} give both, {taken.neither} neither"
     ]
 
 
@@ -251,7 +286,7 @@ def _rate(rate: Rate) -> str:
 
 
 def placeless_lines(about: RunFile, records: Iterable[Record]) -> list[str]:
-    """One line where all prompts of a set stand at depth 0, as `trials/build.py` does it."""
+    """Return one line if all prompts of a set stand at depth 0, as `trials/build.py` does it."""
     if about.named.task != "published" or {record.depth for record in records} != {0.0}:
         return []
     return [
@@ -271,7 +306,7 @@ class Rate:
 
     @classmethod
     def of(cls, scored: Sequence[tuple[int, float]]) -> Rate | None:
-        """The mean of scores, each with its haystack's number; None without any."""
+        """Return the mean of scores, each with its haystack's number; None without any."""
         mean = rate_of(scored)
         if mean is None or mean.low is None or mean.high is None:
             return None
@@ -279,23 +314,24 @@ class Rate:
 
     @property
     def share(self) -> float:
-        """hits / n."""
+        """Return hits / n."""
         return self.hits / self.n
 
     @property
     def rest(self) -> Rate:
-        """That of the others."""
+        """Return the rate of the others."""
         return Rate(self.n - self.hits, self.n, 1 - self.high, 1 - self.low)
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """found: scores where it was there. rejected: where it was not, whether the answer said
-    so.
+    """Answers to questions that the text answers, and to others.
 
-    false: the other answers there. named: of them, those that took a value that stands in the text;
-    invented:
-    those that made one up.
+    Attributes:
+        found: Scores if the value was there.
+        rejected: If it was not there, whether the answer denied it.
+        named: Of the other answers there, those that took a value that stands in the text.
+        invented: Those that made one up.
     """
 
     found: Rate
@@ -305,17 +341,16 @@ class Balance:
 
     @property
     def false(self) -> Rate:
-        """Answers to what the text does not answer."""
+        """Return the answers to what the text does not answer."""
         return self.rejected.rest
 
     @property
     def accuracy(self) -> tuple[float, float, float]:
-        """Half of the sum of both rates, which no constant answer lifts above one half; low,
-        high.
+        """Return the mean of both rates, low and high.
 
-        Interval by adding the rates' distances to their ends in squares (Newcombe 1998,
-        Statistics in Medicine 17:873, method 10; Zou and Donner 2008, Statistics in Medicine
-        27:1693).
+        No constant answer lifts it above one half. Interval by adding the rates' distances to their
+        ends in squares (Newcombe 1998, Statistics in Medicine 17:873, method 10; Zou and Donner
+        2008, Statistics in Medicine 27:1693).
         """
         share = (self.found.share + self.rejected.share) / 2
         rates = (self.found, self.rejected)
@@ -325,55 +360,58 @@ class Balance:
 
 
 def balance(prompts: Iterable[AskedPrompt], *, one: bool = False) -> Balance | None:
-    """That of a run; None where its questions were not of both kinds. Each prompt counts
-    once."""
+    """Return the balance of a run; None if its questions were not of both kinds.
+
+    Each prompt counts once.
+    """
     scores: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
     named = invented = 0
     for prompt in prompts:
-        told = [record for record in prompt.records if _why(record, "present") is not None]
-        known = AskedPrompt(prompt.places, tuple(told)).score
-        if known is not None:
-            present = bool(_why(told[0], "present"))
-            scores[present].append((0 if one else prompt.places[0][0], known))
-            named += not present and bool(_why(told[0], "decoys"))
-            invented += not present and bool(_why(told[0], "invented"))
+        judged = [record for record in prompt.records if _why(record, "present") is not None]
+        score = AskedPrompt(prompt.places, tuple(judged)).score
+        if score is not None:
+            present = bool(_why(judged[0], "present"))
+            scores[present].append((0 if one else prompt.places[0][0], score))
+            named += not present and bool(_why(judged[0], "decoys"))
+            invented += not present and bool(_why(judged[0], "invented"))
     found, rejected = Rate.of(scores[True]), Rate.of(scores[False])
     return Balance(found, rejected, named, invented) if found and rejected else None
 
 
-def _why(record: Record, what: str) -> object:
-    return record.scorer.why.get(what) if record.scorer is not None and record.scored else None
+def _why(record: Record, name: str) -> object:
+    return record.scorer.why.get(name) if record.scorer is not None and record.scored else None
 
 
 def usage_lines(
     records: Iterable[Record], *, remote: bool, framing_tokens: int = 0, own: bool = False
 ) -> list[str]:
-    """Notes for the end of a run. remote: whether a server was asked, which should have
-    counted.
+    """Return notes for the end of a run.
 
-    framing_tokens: what the run's settings say that the server's chat template adds. own:
-    whether lengths count the server's own tokens.
+    remote: whether a server was asked, which should have counted. framing_tokens: what the run's
+    settings say that the server's chat template adds. own: whether lengths count the server's own
+    tokens.
     """
     answered = [
         record for record in records if record.latency_s is not None and not record.rescored
     ]
     counted = [record for record in answered if record.prompt_tokens is not None]
-    started = first_token_lines(answered)
+    start_lines = first_token_lines(answered)
     if answered and remote and not counted:
-        promise = costs_of(answered)["planned_tokens"]
-        cached = f", and whether the planned {promise:,} came from its cache" if promise else ""
+        planned = costs_of(answered)["planned_tokens"]
+        cached = f", and whether the planned {planned:,} came from its cache" if planned else ""
         unknown = f"the server reports no usage: it is unknown how many tokens it counted{cached}"
-        return [*started, unknown]
-    return [
-        *started,
-        *cache_lines(answered, remote=remote),
-        *(_length_lines(counted, framing_tokens, own) if remote else []),
-    ]
+        return [*start_lines, unknown]
+    lines = [*start_lines, *cache_lines(answered, remote=remote)]
+    if remote:
+        lines += _length_lines(counted, framing_tokens, own)
+    return lines
 
 
 def first_token_lines(records: Iterable[Record]) -> list[str]:
-    """How long streamed answers took to start, at the shortest and at the longest length; nothing
-    where none was streamed."""
+    """Return how long streamed answers took to start, at the shortest and the longest length.
+
+    Nothing is returned if none was streamed.
+    """
     waits: dict[int, list[float]] = defaultdict(list)
     for record in records:
         if record.first_token_s is not None:
@@ -387,7 +425,7 @@ def first_token_lines(records: Iterable[Record]) -> list[str]:
 
 
 def judge_lines(records: Iterable[Record]) -> list[str]:
-    """What a judge's verdicts cost; nothing where none was paid for."""
+    """Return what a judge's verdicts cost; nothing if none was paid for."""
     costs = [record.judge_usd for record in records]
     paid, unknown = summed(costs, of_known=True), costs.count(None)
     if not paid and not unknown:
@@ -397,33 +435,38 @@ def judge_lines(records: Iterable[Record]) -> list[str]:
 
 
 def cache_lines(records: Iterable[Record], *, remote: bool = False) -> list[str]:
-    """Cached tokens beside the plan's promise."""
-    asked = (record for record in records if record.latency_s is not None and not record.rescored)
-    costs = costs_of(asked, ("prompt_tokens", "cached_tokens", "planned_tokens"))
-    cached, promise = costs["cached_tokens"], costs["planned_tokens"]
+    """Return cached tokens, with the plan's promise."""
+    answered = (
+        record for record in records if record.latency_s is not None and not record.rescored
+    )
+    costs = costs_of(answered, ("prompt_tokens", "cached_tokens", "planned_tokens"))
+    cached, planned = costs["cached_tokens"], costs["planned_tokens"]
     if cached is None:
-        if not (remote and promise):
+        if not (remote and planned):
             return []
-        return [f"cached: not reported by the server (planned: {promise:,})"]
-    plan = f"; planned {promise:,}" if promise else ""
+        return [f"cached: not reported by the server (planned: {planned:,})"]
+    plan = f"; planned {planned:,}" if planned else ""
     return [f"cached: {cached:,} of {costs['prompt_tokens'] or 0:,} prompt tokens{plan}"]
 
 
 def _length_lines(counted: Sequence[Record], framing_tokens: int, own: bool) -> list[str]:
-    """A warning when the server's counts are not the lengths asked, and what mends it."""
-    rows = sorted(
+    """Return a warning if the server's counts are not the lengths asked, and what mends it."""
+    counts = sorted(
         (_prompt_length(record) + framing_tokens, record.prompt_tokens or 0) for record in counted
     )
-    off = [(asked, found) for asked, found in rows if abs(found - asked) > _TOLERANCE * asked]
-    if not off:
+    deviating = [
+        (own_count, server_count)
+        for own_count, server_count in counts
+        if abs(server_count - own_count) > _TOLERANCE * own_count
+    ]
+    if not deviating:
         return []
-    asked, found = max(off, key=lambda row: abs(row[1] - row[0]) / row[0])
-    differences = [found - asked for asked, found in rows]
-    remedy = _remedy(rows, differences, framing_tokens, counted[0].model, own)
+    own_count, server_count = max(deviating, key=lambda row: abs(row[1] - row[0]) / row[0])
+    differences = [server_count - own_count for own_count, server_count in counts]
+    remedy = _remedy(counts, differences, framing_tokens, counted[0].model, own)
     return [
-        f"warning: the server counted {found:,} tokens where {asked:,} were asked; {len(off)} of "
-        f"{len(rows)} "
-        f"prompts are off by more than {_TOLERANCE:.0%}. {remedy}"
+        f"warning: the server counted {server_count:,} tokens where {own_count:,} were asked; "
+        f"{len(deviating)} of {len(counts)} prompts are off by more than {_TOLERANCE:.0%}. {remedy}"
     ]
 
 
@@ -434,24 +477,26 @@ def _remedy(
     model: str,
     own: bool,
 ) -> str:
-    """rows: (asked, counted) by length. One length does not tell a template from another
-    vocabulary."""
-    alike = max(differences) - min(differences) <= _ALIKE_TOKENS
+    """Return what to type. One length does not tell a template from another vocabulary.
+
+    rows: (asked, counted) by length.
+    """
+    are_alike = max(differences) - min(differences) <= _ALIKE_TOKENS
     framing = framing_tokens + round(median(differences))
-    several = rows[-1][0] > 1.5 * rows[0][0]
-    if alike and framing >= LEAST_FRAMING and (several or own):
-        why = (
-            "Its chat template adds as many to each"
-            if framing > 0
-            else "It counts as many fewer of each"
-        )
-        return f"{why}: use --framing-tokens {framing}."
-    if alike and not several and abs(differences[0]) <= _LONG_TEMPLATE_TOKENS:
+    has_several = rows[-1][0] > 1.5 * rows[0][0]
+    if are_alike and framing >= LEAST_FRAMING and (has_several or own):
+        addition = "It counts as many fewer of each"
+        if framing > 0:
+            addition = "Its chat template adds as many to each"
+        return f"{addition}: use --framing-tokens {framing}."
+    if are_alike and not has_several and abs(differences[0]) <= _LONG_TEMPLATE_TOKENS:
         return (
             f"One length does not tell whether its chat template adds them (--framing-tokens "
             f"{framing}) or its tokenizer is another one: ask a second length; {_KEPT}."
         )
-    shortest, longest = (found / asked for asked, found in (rows[0], rows[-1]))
+    shortest, longest = (
+        server_count / own_count for own_count, server_count in (rows[0], rows[-1])
+    )
     if longest < _CUT_OFF * min(shortest, 1):
         return (
             "It seems to cut long prompts off: start it with a longer context, or use shorter "
@@ -461,8 +506,7 @@ def _remedy(
         return f"{note} Lengths are those of the one you chose: {_KEPT}."
     return (
         "Its tokenizer is another one: use --tokenizer with a path to its tokenizer.json, or "
-        "--tokenizer "
-        f"server (vLLM, llama.cpp); {_KEPT}."
+        f"--tokenizer server (vLLM, llama.cpp); {_KEPT}."
     )
 
 
@@ -471,23 +515,35 @@ def _prompt_length(record: Record) -> int:
 
 
 class Tally:
-    """Counts of a run under way. total, already: trials in all, and those scored before this
-    start.
+    """Counts of a run under way.
 
-    limits: what is used of the run's limits, in words; '' without limits.
+    Attributes:
+        total, already: The trials in all, and those scored before this start.
+        limits: What is used of the run's limits, in words; '' without limits.
     """
 
     def __init__(self, total: int, already: int, limits: Callable[[], str] = str) -> None:
-        self.total, self.already, self._limits = total, already, limits
-        self.scored = self.failed = self.tokens = self.cached = self.promised = 0
+        self.total = total
+        self.already = already
+        self.scored = 0
+        self.failed = 0
+        self.tokens = 0
+        self.cached = 0
+        self.promised = 0
         self.usd: float | None = 0.0
         self.started = time.monotonic()
-        self._work, self._computed = dict[str, int](), 0
+        self._limits = limits
+        self._work: dict[str, int] = {}
+        self._computed = 0
 
     def plan(self, trials: Iterable[Trial]) -> None:
-        """Take what is left to compute: of each trial the prompt tokens that it does not share
-        with the one before it, and an answer."""
-        self.started, self._computed = time.monotonic(), 0
+        """Take what is left to compute.
+
+        Of each trial these are the prompt tokens that it does not share with the one before it, and
+        an answer.
+        """
+        self.started = time.monotonic()
+        self._computed = 0
         self._work = {
             trial.key: trial.prompt.asked_tokens - (trial.shared_tokens or 0) + ANSWER_TOKENS
             for trial in trials
@@ -524,18 +580,25 @@ class Tally:
         return f"{'█' * full}{'░' * (room - full)} {words}".strip()
 
     def line(self, *, over: bool = False) -> str:
-        """Return what is known: scored of total, failures, tokens, money, and until it ends the
-        rate and the time left, by the tokens that are left to compute."""
+        """Return what is known: scored of total, failures, tokens, money.
+
+        Until it ends, the rate and the time left follow, by the tokens that are left to compute.
+        """
         ended = self.scored + self.failed
         seconds = max(time.monotonic() - self.started, 1e-6)
         left_s = sum(self._work.values()) * seconds / max(1, self._computed)
         parts = [f"{self.already + self.scored}/{self.total} scored"]
-        parts += [f"{self.failed} failed"] if self.failed else []
-        parts += [f"{self.tokens:,} tokens"] if self.tokens else []
-        plan = f" of {self.promised:,} planned" if self.promised else ""
-        parts += [f"{self.cached:,} cached{plan}"] if self.cached or plan else []
-        limits = self._limits()
-        parts += [limits] if limits else [f"${self.usd:.4f}"] if self.usd else []
-        goes_on = self._computed and self._work and not over
-        parts += [f"{ended / seconds:.1f}/s", f"{duration_label(left_s)} left"] if goes_on else []
+        if self.failed:
+            parts.append(f"{self.failed} failed")
+        if self.tokens:
+            parts.append(f"{self.tokens:,} tokens")
+        if self.cached or self.promised:
+            plan = f" of {self.promised:,} planned" if self.promised else ""
+            parts.append(f"{self.cached:,} cached{plan}")
+        if limits := self._limits():
+            parts.append(limits)
+        elif self.usd:
+            parts.append(f"${self.usd:.4f}")
+        if self._computed and self._work and not over:
+            parts += [f"{ended / seconds:.1f}/s", f"{duration_label(left_s)} left"]
         return " · ".join(parts)

@@ -10,12 +10,7 @@ from typing import Any
 
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
-from needlemap.reports.labels import (
-    effective_label,
-    interval_label,
-    length_labels,
-    score_label,
-)
+from needlemap.reports.labels import effective_label, interval_label, length_labels, score_label
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.report import (
     COUNT,
@@ -59,26 +54,33 @@ def suite_report(
     rules: Sequence[str] = FAMILY_RULES,
     glance: str = RULES[0],
 ) -> Report:
-    """The report of a run with several families. rules: of effective length. glance: of the
-    one that is seen at a glance. Raises SettingsError for an unknown rule."""
-    begun = [run for run in read.values() if run is not None]
-    sought = any(map(seeks, begun))
-    scores = FamilyScores([]) if sought else scores_of(families, read)
-    means, overall, found = scores.means(), scores.overall(), held_by(scores.effective, rules)
+    """Return the report of a run with several families.
+
+    rules: of effective length. glance: of the one that is seen at a glance. Raises SettingsError
+    for an unknown rule.
+    """
+    started = [run for run in read.values() if run is not None]
+    seeks_any = any(map(seeks, started))
+    scores = FamilyScores([]) if seeks_any else scores_of(families, read)
+    means = scores.means()
+    overall = scores.overall()
+    effective_lengths = held_by(scores.effective, rules)
     name = score_name(families)
     mean = Line(name, means, scores.effective(parse_rule(glance)), main=True)
-    models = ", ".join(dict.fromkeys(run.map.model for run in begun))
+    models = ", ".join(dict.fromkeys(run.map.model for run in started))
     title = printable(f"suite {families.suite} · {models}", line=True)
     count = f"{len(read)} families"
     values = {
         "run": str(families.path),
         "suite": families.suite,
-        "model": begun[0].map.model if begun else None,
+        "model": started[0].map.model if started else None,
         "overall": overall and mean_fields(overall),
-        "missing": sum(run.map.missing for run in begun),
-        "refused_or_filtered": sum(run.map.withheld for run in begun),
-        "lengths": [{"length_tokens": n, **mean_fields(mean)} for n, mean in means.items()],
-        "effective_lengths": list(map(effective_fields, found)),
+        "missing": sum(run.map.missing for run in started),
+        "refused_or_filtered": sum(run.map.withheld for run in started),
+        "lengths": [
+            {"length_tokens": length, **mean_fields(mean)} for length, mean in means.items()
+        ],
+        "effective_lengths": list(map(effective_fields, effective_lengths)),
         "families": lambda: {
             name: run and to_json(run_report(run, rules)) for name, run in read.items()
         },
@@ -89,32 +91,34 @@ def suite_report(
             _score_fields(name, weights, weighted[name])
             for name, weights in families.scores.items()
         ]
-    lines = mean_length_lines(name, means, found) if means else [NO_MEAN]
+    lines = mean_length_lines(name, means, effective_lengths) if means else [NO_MEAN]
     score = score_label(None if overall is None else overall.score)
-    shown = _sought(title, read) if sought else _scored(families, read, title, mean, overall, lines)
-    if weighted and not sought:
-        shown = chain(shown, [_scores_table(weighted)])
+    parts = (
+        _sought(title, read) if seeks_any else _scored(families, read, title, mean, overall, lines)
+    )
+    if weighted and not seeks_any:
+        parts = chain(parts, [_scores_table(weighted)])
     return Report(
         "suite",
         title,
-        (*keyed(values), *shown),
-        chart=(*family_lines(read), *(() if sought else (mean,))),
-        brief=count if sought else f"{count}, {name} {score}",
-        answer="" if sought else _answer(read, mean, overall),
+        (*keyed(values), *parts),
+        chart=(*family_lines(read), *(() if seeks_any else (mean,))),
+        brief=count if seeks_any else f"{count}, {name} {score}",
+        answer="" if seeks_any else _answer(read, mean, overall),
     )
 
 
 def _answer(read: Read, mean: Line, overall: Mean | None) -> str:
-    """The score of all families and how far it holds, in a sentence."""
-    waiting = [*read.values()].count(None)
-    begun = f", {waiting} of them not begun" if waiting else ""
+    """Return the score of all families and how far it holds, in a sentence."""
+    not_started = [*read.values()].count(None)
+    note = f", {not_started} of them not begun" if not_started else ""
     if overall is None:
-        return f"No {mean.name} yet over {len(read)} families{begun}"
-    said = f"{mean.name.capitalize()} over {len(read)} families: {score_label(overall.score)} %"
+        return f"No {mean.name} yet over {len(read)} families{note}"
+    sentence = f"{mean.name.capitalize()} over {len(read)} families: {score_label(overall.score)} %"
     if mean.effective is None:
-        return said
+        return sentence
     rule = mean.effective.rule.name
-    return f"{said}; effective length {effective_label(mean.effective)} ({rule})"
+    return f"{sentence}; effective length {effective_label(mean.effective)} ({rule})"
 
 
 def _scored(
@@ -125,15 +129,17 @@ def _scored(
     overall: Mean | None,
     lines: Sequence[str],
 ) -> Iterator[Fact | Table]:
-    """The score of all families, then scores by length of each and of all."""
-    waiting = [*read.values()].count(None)
+    """Yield the score of all families, then scores by length of each and of all."""
+    not_started = [*read.values()].count(None)
     score = "none yet" if overall is None else f"{score_label(overall.score)} %"
-    weighed = "weighted by the suite" if families.scores else "each family counts the same"
-    yield Fact(value=score, head=f"{mean.name.capitalize()} over families", note=weighed)
+    weighting = "weighted by the suite" if families.scores else "each family counts the same"
+    yield Fact(value=score, head=f"{mean.name.capitalize()} over families", note=weighting)
     if mean.effective is not None:
-        held, rule = effective_label(mean.effective), mean.effective.rule.name
-        yield Fact(value=held, head="Effective length", note=f"{rule}, of the {mean.name}")
-    yield Fact(value=len(read), head="Families", note=f"{waiting} not begun" if waiting else "")
+        effective, rule = effective_label(mean.effective), mean.effective.rule.name
+        yield Fact(value=effective, head="Effective length", note=f"{rule}, of the {mean.name}")
+    yield Fact(
+        value=len(read), head="Families", note=f"{not_started} not begun" if not_started else ""
+    )
     if not any(run.map.lengths for run in read.values() if run is not None):
         yield Fact(said=f"suite {families.suite}: nothing was asked yet")
         return
@@ -145,78 +151,88 @@ def _scored(
 
 
 def _score_fields(name: str, weights: Mapping[str, float], scores: FamilyScores) -> dict[str, Any]:
-    """A score for programs."""
+    """Return a score for programs."""
     overall, means = scores.overall(), scores.means()
     return {
         "name": name,
         "weights": dict(weights),
         "overall": overall and mean_fields(overall),
-        "lengths": [{"length_tokens": n, **mean_fields(mean)} for n, mean in means.items()],
+        "lengths": [
+            {"length_tokens": length, **mean_fields(mean)} for length, mean in means.items()
+        ],
     }
 
 
 def _scores_table(scores: Mapping[str, FamilyScores]) -> Table:
-    """A row a score, with the interval of its mean over lengths."""
+    """Return a row a score, with the interval of its mean over lengths."""
     rows = []
-    for name, each in scores.items():
-        overall = each.overall()
+    for name, family_scores in scores.items():
+        overall = family_scores.overall()
         interval = interval_label(overall.low, overall.high) if overall else None
-        rows.append(_values(name, each.means(), overall, interval=interval))
+        rows.append(_values(name, family_scores.means(), overall, interval=interval))
     return _by_length("score", rows, Column("interval", "95 %", FIGURES), linked=False)
 
 
 def _sought(title: str, read: Read) -> Iterator[Fact | Table]:
-    """What each family of a suite that seeks knows. No mean, as each is asked unevenly."""
+    """Yield what each family of a suite that seeks knows.
+
+    There is no mean, as each is asked unevenly.
+    """
     yield Fact(value=f"{len(read)} families", head="Sought", note="no mean is made")
     rows = []
     for name, run in read.items():
-        found = None if run is None else sought_of(run)
-        known = "nothing is scored yet" if found is None else _without_head(found)
-        asked = "" if found is None else asked_line(found)
-        rows.append(Row({"name": name, "found": known, "asked": asked}, to=name))
+        sought = None if run is None else sought_of(run)
+        effective = "nothing is scored yet" if sought is None else _without_head(sought)
+        spending = "" if sought is None else asked_line(sought)
+        rows.append(Row({"name": name, "found": effective, "asked": spending}, to=name))
     yield Table("", SOUGHT, tuple(rows), title)
 
 
-def _without_head(found: Sought) -> str:
-    """The effective length, without these two words."""
-    return length_line(found).removeprefix("effective length").lstrip(": ")
+def _without_head(sought: Sought) -> str:
+    """Return the effective length, without these two words."""
+    return length_line(sought).removeprefix("effective length").lstrip(": ")
 
 
 def family_lines(read: Read) -> tuple[Line, ...]:
-    """Scores by length of each family that was begun; of all its lengths, scored or not."""
+    """Return scores by length of each family that was started, also of lengths without one."""
     return tuple(
-        Line(name, {n: run.map.margins.get(n) for n in run.map.lengths})
+        Line(name, {length: run.map.margins.get(length) for length in run.map.lengths})
         for name, run in read.items()
         if run is not None
     )
 
 
 def models_report(paths: Sequence[Path]) -> Report:
-    """The report of several models: scores by length, of several families their mean."""
+    """Return the report of several models: scores by length, of several families their mean."""
     rows = [_model(families, read_families(families)) for families in map(families_of, paths)]
     missing = [Column("missing", "missing", COUNT)] if any(row["missing"] for row in rows) else []
     return Report("models", f"{len(rows)} models", (_by_length("model", rows, *missing),))
 
 
 def suites_in(runs: Sequence[Loaded]) -> tuple[list[tuple[Families, Read]], list[Loaded]]:
-    """Part runs of other tools' files: several that are families of one suite and model, together,
-    and all the rest."""
-    parts: dict[tuple[Path, str, str], list[Loaded]] = {}
+    """Part runs of other tools' files into families of one suite and model, and the rest.
+
+    A suite is several runs together.
+    """
+    groups: dict[tuple[Path, str, str], list[Loaded]] = {}
     for run in runs:
-        parts.setdefault((Path(run.path).parent, run.suite, run.about.called), []).append(run)
-    found, together = list[tuple[Families, Read]](), set[int]()
-    for (path, suite, _), part in parts.items():
-        if not suite or len(part) == 1:
+        groups.setdefault((Path(run.path).parent, run.suite, run.about.called), []).append(run)
+    suites: list[tuple[Families, Read]] = []
+    in_suites: set[int] = set()
+    for (path, suite, _), group in groups.items():
+        if not suite or len(group) == 1:
             continue
-        read = {str(run.about.named.task): run for run in part}
-        found.append((Families(path, suite, tuple(read), scores_among(suite, read)), read))
-        together.update(map(id, part))
-    return found, [run for run in runs if id(run) not in together]
+        read = {str(run.about.named.task): run for run in group}
+        suites.append((Families(path, suite, tuple(read), scores_among(suite, read)), read))
+        in_suites.update(map(id, group))
+    return suites, [run for run in runs if id(run) not in in_suites]
 
 
 def fields_of(path: str | Path, rules: Sequence[str] | None = None) -> dict[str, Any]:
-    """A folder's run for programs. rules: of effective length; by default those of the
-    terminal. Raises NeedlemapError."""
+    """Return a folder's run for programs.
+
+    rules: of effective length; by default those of the terminal. Raises NeedlemapError.
+    """
     families = families_of(path)
     read = read_families(families)
     if only := read.get(""):
@@ -225,19 +241,21 @@ def fields_of(path: str | Path, rules: Sequence[str] | None = None) -> dict[str,
 
 
 def _by_length(
-    what: str,
+    row_name: str,
     rows: Sequence[Mapping[str, Any]],
     *more: Column,
     title: str = "",
     linked: bool = True,
 ) -> Table:
-    """A table with the lengths across, that of all behind them."""
+    """Return a table with the lengths across, that of all behind them."""
     lengths = sorted({length for row in rows for length in row["scores"]})
     labels = length_labels(lengths)
-    columns = (Column(str(n), labels[n], SCORE, partial(_score_at, n)) for n in lengths)
-    every = Column("overall", "all", SCORE)
+    columns = (
+        Column(str(length), labels[length], SCORE, partial(_score_at, length)) for length in lengths
+    )
+    overall = Column("overall", "all", SCORE)
     shown = tuple(Row(row, to=row["name"] if linked else "") for row in rows)
-    return Table("", (Column("name", what), *columns, every, *more), shown, title)
+    return Table("", (Column("name", row_name), *columns, overall, *more), shown, title)
 
 
 def _score_at(length: int, row: Mapping[str, Any]) -> float | None:
@@ -251,10 +269,10 @@ def _values(
     overall: ClusterMean | Mean | None,
     **more: Any,
 ) -> dict[str, Any]:
-    """The values of a row."""
-    scores = {n: mean.score for n, mean in means.items() if mean is not None}
-    whole = None if overall is None else overall.score
-    return {"name": printable(name, line=True), "scores": scores, "overall": whole, **more}
+    """Return the values of a row."""
+    scores = {length: mean.score for length, mean in means.items() if mean is not None}
+    overall_score = None if overall is None else overall.score
+    return {"name": printable(name, line=True), "scores": scores, "overall": overall_score, **more}
 
 
 def _family(name: str, run: Loaded | None) -> dict[str, Any]:
@@ -263,9 +281,9 @@ def _family(name: str, run: Loaded | None) -> dict[str, Any]:
 
 
 def _model(families: Families, read: Read) -> dict[str, Any]:
-    """Its name, its scores, their mean, and how many trials are missing."""
-    begun = [run for run in read.values() if run is not None]
-    name = begun[0].map.model if begun else str(families.path)
+    """Return a model's name, its scores, their mean, and how many trials are missing."""
+    started = [run for run in read.values() if run is not None]
+    name = started[0].map.model if started else str(families.path)
     means = means_of(families, read)
-    missing = sum(run.map.missing for run in begun) or None
+    missing = sum(run.map.missing for run in started) or None
     return _values(name, means, overall_of(families, read), missing=missing)

@@ -54,37 +54,41 @@ NO_MEAN = "no mean over families yet: no length has a score of each of them"
 
 
 def summary_lines(cube: Cube, rules: Sequence[str] = RULES) -> list[str]:
-    """All lines; none without a score. Raises SettingsError for an unknown rule."""
+    """Return all lines; none without a score. Raises SettingsError for an unknown rule."""
     mean = total_score(cube)
     if mean is None:
         return []
-    return [
-        *_few_lines(cube, mean.clusters),
-        *(_all_prompts_lines(cube, mean) if cube.counted else [_means_line(mean)]),
-        *_missing_lines(cube, mean),
-        *_effective_lines(cube, rules),
-        *_depth_lines(cube),
-        *_again_lines(cube),
-        *([_power_line(mean)] if cube.counted and not cube.linear else []),
-    ]
+    lines = _few_lines(cube, mean.clusters)
+    lines += _all_prompts_lines(cube, mean) if cube.counted else [_means_line(mean)]
+    lines += _missing_lines(cube, mean)
+    lines += _effective_lines(cube, rules)
+    lines += _depth_lines(cube)
+    lines += _again_lines(cube)
+    if cube.counted and not cube.linear:
+        lines.append(_power_line(mean))
+    return lines
 
 
 def _few_lines(cube: Cube, clusters: int) -> list[str]:
-    """What so few repeats cannot tell, and what enough would cost; nothing where they are
-    enough."""
+    """Return what so few repeats cannot show, and what enough would cost.
+
+    Nothing is returned if they are enough.
+    """
     if clusters >= FEWEST or cube.one_haystack or not cube.counted:
         return []
-    more = FEWEST / len(cube.repeats) - 1
-    prompts, tokens = (
-        round(more * int(count))
-        for count in (cube.asked.sum(), cube.asked.sum(axis=(0, 2)) @ cube.lengths)
+    further = FEWEST / len(cube.repeats) - 1
+    prompts = round(further * int(cube.asked.sum()))
+    tokens = round(further * int(cube.asked.sum(axis=(0, 2)) @ cube.lengths))
+    line = (
+        f"With {counted(clusters, 'repeat')} the variation between texts is unknown: intervals are "
+        f"wide, effective lengths have none, and a comparison holds for "
+        f"{'this text' if clusters == 1 else 'these texts'} only."
     )
-    return [
-        f"{counted(clusters, 'repeat')} cannot tell how haystacks differ: intervals are wide, "
-        f"effective "
-        f"lengths have none, a comparison is about {'this' if clusters == 1 else 'these'} only. "
-        f"--repeats {FEWEST} tells: {prompts:,} more prompts, {tokens_label(tokens)} tokens"
-    ]
+    # A run that was stopped may have more repeats than it has answers of.
+    if prompts > 0:
+        cost = f"{prompts:,} more prompts, {tokens_label(tokens)} tokens"
+        line += f" For reliable intervals use --repeats {FEWEST} ({cost})."
+    return [line]
 
 
 def _all_prompts_lines(cube: Cube, mean: ClusterMean) -> list[str]:
@@ -95,13 +99,17 @@ def _all_prompts_lines(cube: Cube, mean: ClusterMean) -> list[str]:
     if mean.standard_error is not None and mean.design_effect is not None:
         error = f"standard error {score_label(mean.standard_error)}"
         return [f"{line}, {error} by {unit}, design effect {mean.design_effect:.1f})"]
-    few = f"{line}: prompts of one are taken to correlate by {ASSUMED:g})"
-    alone = interval_label(*effective_wilson(mean.score, mean.n, 1.0, 1))
-    return [few, f"  were all prompts independent: {alone}"] if cube.one_haystack else [few]
+    with_assumption = f"{line}: prompts of one are taken to correlate by {ASSUMED:g})"
+    if_independent = interval_label(*effective_wilson(mean.score, mean.n, 1.0, 1))
+    return (
+        [with_assumption, f"  were all prompts independent: {if_independent}"]
+        if cube.one_haystack
+        else [with_assumption]
+    )
 
 
 def _means_line(mean: ClusterMean) -> str:
-    """The mean of records that are means themselves."""
+    """Return the mean of records that are means themselves."""
     return (
         f"all cells: {score_label(mean.score)} ({n_label(mean.n, counted=False)} of an unknown "
         "number of answers: no n, no interval)"
@@ -109,22 +117,21 @@ def _means_line(mean: ClusterMean) -> str:
 
 
 def _missing_lines(cube: Cube, mean: ClusterMean) -> list[str]:
-    """Bounds of what missing prompts leave open: of all, and of each length that misses
-    some."""
+    """Return bounds of what missing prompts leave open: of all, and of each such length."""
     bounds = missing_bounds(mean.score * mean.n, mean.n, cube.missing)
     if not cube.missing or bounds is None:
         return []
     low, high = map(score_label, bounds)
-    what = counted(cube.missing, "missing prompt")
-    labels, lost = length_labels(cube.lengths), cube.asked & ~cube.known
-    by_length = [
-        f"{labels[length]} {low} to {high} ({missing})"
-        for at, length in enumerate(cube.lengths)
-        if (missing := int(lost[:, at].sum()))
-        for low, high in [_ends(cube.scores[:, at], missing)]
-    ]
+    missing_prompts = counted(cube.missing, "missing prompt")
+    labels = length_labels(cube.lengths)
+    missing_by_length = (cube.asked & ~cube.known).sum(axis=(0, 2))
+    by_length = []
+    for index, length in enumerate(cube.lengths):
+        if missing := int(missing_by_length[index]):
+            least, most = _ends(cube.scores[:, index], missing)
+            by_length.append(f"{labels[length]} {least} to {most} ({missing})")
     return [
-        f"{what}: {low} if all were wrong, {high} if all were right",
+        f"{missing_prompts}: {low} if all were wrong, {high} if all were right",
         f"  by length, and how many: {' · '.join(by_length)}",
     ]
 
@@ -136,44 +143,50 @@ def _ends(scores: Array, missing: int) -> tuple[str, str]:
 
 
 def _effective_lines(cube: Cube, rules: Sequence[str]) -> list[str]:
-    known = held_by(partial(effective_length, cube), rules)
-    if not known:
+    effective_lengths = held_by(partial(effective_length, cube), rules)
+    if not effective_lengths:
         return []
-    shown = [f"{each.rule.name} {effective_label(each)}" for each in known]
-    unscored = [length for at, length in enumerate(cube.lengths) if not cube.known[:, at].any()]
-    none = (
-        f"; nothing was scored at {', '.join(length_labels(unscored).values())}" if unscored else ""
-    )
-    lines = [f"effective length: {' · '.join(shown)}{none}"]
+    shown = [
+        f"{effective.rule.name} {effective_label(effective)}" for effective in effective_lengths
+    ]
+    unscored = [
+        length for index, length in enumerate(cube.lengths) if not cube.known[:, index].any()
+    ]
+    note = ""
+    if unscored:
+        note = f"; nothing was scored at {', '.join(length_labels(unscored).values())}"
+    lines = [f"effective length: {' · '.join(shown)}{note}"]
     if not cube.counted:
         return lines
     if cube.one_haystack:
         lines.append(
             "  intervals as if cells were independent: all repeats count as of one haystack"
         )
-    elif any(each.clusters < FEWEST for each in known):
+    elif any(effective.clusters < FEWEST for effective in effective_lengths):
         lines.append(
             f"  no intervals from fewer than {FEWEST} haystacks: --repeats {FEWEST} or more"
         )
-    return [*lines, *_missing_lengths(cube, [each.rule for each in known])]
+    return [*lines, *_missing_lengths(cube, [effective.rule for effective in effective_lengths])]
 
 
 def _missing_lengths(cube: Cube, rules: Sequence[Rule]) -> list[str]:
-    """Effective lengths if all that is missing were wrong, and if it were right."""
-    lost = cube.asked & ~cube.known
-    if not lost.any():
+    """Return effective lengths if all that is missing were wrong, and if it were right."""
+    is_missing = cube.asked & ~cube.known
+    if not is_missing.any():
         return []
-    ends = [
+    all_wrong, all_right = (
         replace(
-            cube, scores=np.where(lost, end, cube.scores), spread=np.where(lost, end, cube.spread)
+            cube,
+            scores=np.where(is_missing, score, cube.scores),
+            spread=np.where(is_missing, score, cube.spread),
         )
-        for end in (0.0, 1.0)
-    ]
+        for score in (0.0, 1.0)
+    )
     shown = []
     for rule in rules:
-        low, high = (
-            effective_length(each, rule, draws=0) for each in ends
-        )  # no intervals of these
+        # Without draws: these have no intervals.
+        low = effective_length(all_wrong, rule, draws=0)
+        high = effective_length(all_right, rule, draws=0)
         if low and high and rule.kind != "worst-depth":
             shown.append(
                 f"{rule.name} {effective_value(low, low.value)} to "
@@ -196,12 +209,12 @@ def _depth_lines(cube: Cube) -> list[str]:
 
 
 def _score(mean: ClusterMean) -> str:
-    """With its interval, if it has one."""
+    """Return a score with its interval, if it has one."""
     return f"{score_label(mean.score)}{interval_behind(mean)}"
 
 
 def _again_lines(cube: Cube) -> list[str]:
-    """The noise floor, from prompts that were asked more than once."""
+    """Return the noise floor, from prompts that were sent more than once."""
     noise = noise_floor(cube.again)
     if noise is None:
         return []
@@ -212,43 +225,47 @@ def _again_lines(cube: Cube) -> list[str]:
 
 
 def _where_seen(cube: Cube) -> str:
-    """At which lengths prompts were asked again, where it was not at all of them."""
-    seen = sorted(set(cube.again_at))
-    if not seen or len(seen) == len(cube.lengths):
+    """Return at which lengths prompts were sent again, if it was not at all of them."""
+    lengths = sorted(set(cube.again_at))
+    if not lengths or len(lengths) == len(cube.lengths):
         return ""
-    labels = length_labels(seen)
-    where = labels[seen[0]] if len(seen) == 1 else f"{labels[seen[0]]} to {labels[seen[-1]]}"
+    labels = length_labels(lengths)
+    where = (
+        labels[lengths[0]]
+        if len(lengths) == 1
+        else f"{labels[lengths[0]]} to {labels[lengths[-1]]}"
+    )
     return (
-        f"; seen at {len(seen)} of {len(cube.lengths)} lengths, {where}: others may be more or "
+        f"; seen at {len(lengths)} of {len(cube.lengths)} lengths, {where}: others may be more or "
         f"less noisy"
     )
 
 
 def _power_line(mean: ClusterMean) -> str:
-    """Pairs at which a comparison is sure of a loss: where losses fall singly, and where they
-    cluster as scores do."""
+    """Return the pairs at which a comparison is sure of a loss.
+
+    They are given for losses that fall singly, and that cluster as scores do.
+    """
     clusters = mean.clusters if mean.clusters >= FEWEST else None
     effect = mean.design_effect or 1.0
-    singly, together = (
-        trials_needed(DROP, design_effect=each, clusters=clusters) for each in (1.0, effect)
-    )
-    to = (
-        f", {together:,} where they fall by haystack as scores do"
-        if together > 1.1 * singly
-        else ""
-    )
-    only = "" if clusters else " of these haystacks"
+    singly = trials_needed(DROP, design_effect=1.0, clusters=clusters)
+    together = trials_needed(DROP, design_effect=effect, clusters=clusters)
+    addition = ""
+    if together > 1.1 * singly:
+        addition = f", or {together:,} if losses fall by text as scores do"
+    scope = "" if clusters else " on these texts"
     return (
-        f"pairs: you have {mean.n:,}; that a loss of {100 * DROP:g} points{only} is sure takes "
-        f"about {singly:,} where losses fall singly{to} (80 % power)"
+        f"Sample size: {mean.n:,}. To detect a {100 * DROP:g}-point loss{scope} with 80 % power "
+        f"you need about {singly:,}{addition}."
     )
 
 
 def read_families(families: Families) -> dict[str, Loaded | None]:
-    """Each family of a run, None where it was not begun."""
-    begun = families.begun
+    """Return each family of a run, None for one that was not started."""
+    started = families.begun
     return {
-        name: load_run(families.folder(name)) if name in begun else None for name in families.names
+        name: load_run(families.folder(name)) if name in started else None
+        for name in families.names
     }
 
 
@@ -256,36 +273,41 @@ MEAN = "mean"
 
 
 def score_name(families: Families) -> str:
-    """What the score of all families is called: as the last that the suite names, or mean."""
+    """Return the name of the score of all families: the last that the suite names, or mean."""
     return printable([MEAN, *families.scores][-1], line=True)
 
 
 def scores_of(families: Families, read: Mapping[str, Loaded | None]) -> FamilyScores:
-    """The score of all families: the last that the suite names, or their mean."""
+    """Return the score of all families: the last that the suite names, or their mean."""
     return _together(score_weights(families), read)
 
 
 def score_weights(families: Families) -> Mapping[str, float]:
-    """The weight of each family that counts in the score of all."""
+    """Return the weight of each family that counts in the score of all."""
     return [dict.fromkeys(families.names, 1.0), *families.scores.values()][-1]
 
 
 def weighted_scores(
     families: Families, read: Mapping[str, Loaded | None]
 ) -> dict[str, FamilyScores]:
-    """The scores that the suite names."""
+    """Return the scores that the suite names."""
     return {name: _together(weights, read) for name, weights in families.scores.items()}
 
 
 def _together(weights: Mapping[str, float], read: Mapping[str, Loaded | None]) -> FamilyScores:
-    """A weighted mean of families: without any length until all of them were begun."""
+    """Return a weighted mean of families; without any length until all of them were started."""
     cubes = [run.cube for family in weights if (run := read.get(family)) is not None]
-    whole = len(cubes) == len(weights)
-    return FamilyScores(cubes if whole else [], weights=[*weights.values()] if whole else None)
+    is_complete = len(cubes) == len(weights)
+    return FamilyScores(
+        cubes if is_complete else [], weights=[*weights.values()] if is_complete else None
+    )
 
 
 def overall_of(families: Families, read: Mapping[str, Loaded | None]) -> ClusterMean | Mean | None:
-    """The mean of a run, of several families their score; None without a score of each."""
+    """Return the mean of a run, of several families their score.
+
+    Returns None without a score of each.
+    """
     only = read.get("")
     return only.map.total if only else scores_of(families, read).overall()
 
@@ -293,52 +315,61 @@ def overall_of(families: Families, read: Mapping[str, Loaded | None]) -> Cluster
 def means_of(
     families: Families, read: Mapping[str, Loaded | None]
 ) -> Mapping[int, ClusterMean | Mean]:
-    """The mean of a run by length, of several families their score, as the terminal has it."""
+    """Return the mean of a run by length, of several families their score.
+
+    They are as the terminal shows them.
+    """
     only = read.get("")
     return only.map.margins if only else scores_of(families, read).means()
 
 
 def count_label(run: Loaded | None) -> str:
-    """How many trials of a family have a score, and how many are missing."""
+    """Return how many trials of a family have a score, and how many are missing."""
     if run is None:
         return "not begun"
     missing = f", {run.map.missing:,} missing" if run.map.missing else ""
     return f"{run.map.n:,}{missing}{withheld_label(run.map)}"
 
 
-def held_by(of: Callable[[Rule], Effective | None], rules: Sequence[str]) -> list[Effective]:
-    """How far scores hold, by each rule that tells. of: what a rule gives. Raises
-    SettingsError for an unknown rule."""
-    return [found for rule in rules if (found := of(parse_rule(rule))) is not None]
+def held_by(length_by: Callable[[Rule], Effective | None], rules: Sequence[str]) -> list[Effective]:
+    """Return how far scores hold, by each rule that gives a length.
+
+    length_by: what a rule gives. Raises SettingsError for an unknown rule.
+    """
+    return [effective for rule in rules if (effective := length_by(parse_rule(rule))) is not None]
 
 
 def _interval_line(name: str, means: dict[int, Mean]) -> str:
-    """The score's 95 % interval by length."""
+    """Return the score's 95 % interval by length."""
     labels = length_labels(list(means))
-    known = [
-        f"{labels[at]} {interval_label(mean.low, mean.high)}"
-        for at, mean in means.items()
+    intervals = [
+        f"{labels[length]} {interval_label(mean.low, mean.high)}"
+        for length, mean in means.items()
         if mean.low is not None
     ]
-    if not known:
+    if not intervals:
         return f"no intervals from fewer than {FEWEST} haystacks: --repeats {FEWEST} or more"
-    return f"{name} over families, 95 %: {' · '.join(known)}"
+    return f"{name} over families, 95 %: {' · '.join(intervals)}"
 
 
-def mean_length_lines(name: str, means: dict[int, Mean], found: Sequence[Effective]) -> list[str]:
-    """How sure the score of all families is, and how far it holds."""
-    published, threshold = published_length(means), f"{100 * PUBLISHED:g}"
-    said = _length(published, list(means))
-    shown = [f"{each.rule.name} {effective_label(each)}" for each in found]
+def mean_length_lines(
+    name: str, means: dict[int, Mean], effective_lengths: Sequence[Effective]
+) -> list[str]:
+    """Return how sure the score of all families is, and how far it holds."""
+    threshold = f"{100 * PUBLISHED:g}"
+    label = _length(published_length(means), list(means))
+    shown = [
+        f"{effective.rule.name} {effective_label(effective)}" for effective in effective_lengths
+    ]
     return [
         _interval_line(name, means),
-        f"effective length as published, the largest whose mean exceeds {threshold}: {said}",
+        f"effective length as published, the largest whose mean exceeds {threshold}: {label}",
         f"effective length of the {name}: {' · '.join(shown)}",
     ]
 
 
-def _length(found: float | None, lengths: Sequence[int]) -> str:
+def _length(effective: float | None, lengths: Sequence[int]) -> str:
     labels = length_labels(lengths)
-    if found == inf:
+    if effective == inf:
         return f">={labels[max(lengths)]}"
-    return labels[int(found)] if found else f"<{labels[min(lengths)]}"
+    return labels[int(effective)] if effective else f"<{labels[min(lengths)]}"

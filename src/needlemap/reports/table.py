@@ -60,11 +60,13 @@ if TYPE_CHECKING:
 _DEPTHS = ("depth_percent", "realised_depth_percent")
 SUFFIXES, MARKDOWN = (".csv", ".parquet"), ".md"
 OPENCOMPASS = "opencompass"
-SECTION = "csv format"  # of the TXT, whose table is the CSV's
+# The section of the TXT whose table is the CSV's.
+SECTION = "csv format"
 # What viewers make links of, escaped or not: addresses, people, issues as #1, !1 and GH-1.
 _LINKED = re.compile(r"(?<=www)(?=\.)|(?<=\S)(?=@)|(?<=[@#!])(?=\w)|(?<=\bGH)(?=-)", re.IGNORECASE)
 _TICKS = re.compile("`+")
-_WORD_JOINER = "\u2060"  # shows nothing
+# Shows nothing.
+_WORD_JOINER = "\u2060"
 # What a spreadsheet passes over before a formula: spaces, controls and what shows nothing.
 _BLANK = (
     r"\s\x00-\x20\x7f-\xa0\xad\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
@@ -76,7 +78,8 @@ _INNER_FORMULA = re.compile(
 )
 _FORMULA = re.compile(rf"[{_BLANK}\"]*+[=+\-@＝＋－＠]|[\t{LINE_BREAKS}]")
 _MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>()#+-!|&~:$"})
-_UNFIT = set(',"\r\n/\\:*?<>|')  # in a name: nothing is quoted, and a figure's file is named so
+# Unfit in a name: nothing is quoted, and a figure's file has this name.
+_UNFIT = set(',"\r\n/\\:*?<>|')
 _DIVIDER = f"\n{'-' * 128} THIS IS A DIVIDER {'-' * 128}\n"
 
 
@@ -89,9 +92,9 @@ class DataTable:
 
 
 def cells_table(runs: Sequence[Loaded]) -> DataTable:
-    """A row per cell of each run's map."""
+    """Return a row per cell of each run's map."""
     rows = [
-        (_row_values(run, run.map.model, run.map.task, CELLS, cell))
+        _row_values(run, run.map.model, run.map.task, CELLS, cell)
         for run in runs
         for cell in run.map.cells
     ]
@@ -99,7 +102,7 @@ def cells_table(runs: Sequence[Loaded]) -> DataTable:
 
 
 def trials_table(runs: Sequence[Loaded]) -> DataTable:
-    """A row per trial, answers included, by length, depth and repeat."""
+    """Return a row per trial, answers included, by length, depth and repeat."""
     rows = [
         _row_values(run, run.about.named.label or record.model, record.task, TRIALS, record)
         for run in runs
@@ -111,7 +114,7 @@ def trials_table(runs: Sequence[Loaded]) -> DataTable:
 def _row_values(
     run: Loaded, model: str, task: str, columns: Sequence[DataColumn], row: Any
 ) -> tuple[Value, ...]:
-    """A row's values; of a task that asks about the whole text no depth."""
+    """Return a row's values; of a task that asks about the whole text no depth."""
     placeless = _DEPTHS if run.map.depthless else ()
     values = (
         None if column.name in placeless else column.table_value(row)
@@ -121,30 +124,30 @@ def _row_values(
 
 
 def _encodable(value: Value) -> Value:
-    """A value that a file can hold: the names of folders and a stranger's words may have half
-    characters."""
+    """Return a value that a file can hold.
+
+    The names of folders and a stranger's words may have half characters.
+    """
     return value if not isinstance(value, str) or value.isascii() else whole_characters(value)
 
 
 def csv_text(table: DataTable) -> str:
-    """The table as CSV; unknown values are empty fields."""
+    """Return the table as CSV; unknown values are empty fields."""
     text = io.StringIO()
-    plain, quoted = (
-        csv.writer(text, lineterminator="\n", quoting=quoting)
-        for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC)
-    )
+    plain = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_MINIMAL)
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     plain.writerow(column.name for column in table.columns)
     for row in table.rows:
         fields = [safe(value) for value in row]
-        broken = any(
+        has_line_break = any(
             isinstance(field, str) and not set(field).isdisjoint(LINE_BREAKS) for field in fields
         )
-        (quoted if broken else plain).writerow(fields)
+        (quoted if has_line_break else plain).writerow(fields)
     return text.getvalue()
 
 
 def safe(value: Value) -> Value:
-    """A value that no spreadsheet runs as a formula; numbers stay as they are.
+    """Return a value that no spreadsheet runs as a formula; numbers stay as they are.
 
     >>> safe("=1+1"), safe("-5"), safe("plain")
     ("'=1+1", '-5', 'plain')
@@ -155,8 +158,8 @@ def safe(value: Value) -> Value:
     """
     if not isinstance(value, str) or _is_number(value):
         return value
-    inside = _INNER_FORMULA.sub(r"\1'", value)
-    return f"'{inside}" if _FORMULA.match(inside) else inside
+    guarded = _INNER_FORMULA.sub(r"\1'", value)
+    return f"'{guarded}" if _FORMULA.match(guarded) else guarded
 
 
 def _is_number(text: str) -> bool:
@@ -167,11 +170,10 @@ def _is_number(text: str) -> bool:
 
 
 def parquet_bytes(table: DataTable) -> bytes:
-    """The file's content: the table's values unchanged, unknown ones null, each column with
-    its meaning.
+    """Return the file's content.
 
-    Raises NeedlemapError without pyarrow, and for a seed beyond the 64 bits of Parquet's whole
-    numbers.
+    The table's values are unchanged, unknown ones null, and each column has its meaning. Raises
+    NeedlemapError without pyarrow, and for a seed beyond the 64 bits of Parquet's whole numbers.
     """
     try:
         import pyarrow
@@ -188,29 +190,29 @@ def parquet_bytes(table: DataTable) -> bytes:
     schema = pyarrow.schema(fields, metadata={"needlemap": __version__})
     rows = [dict(zip(schema.names, row, strict=True)) for row in table.rows]
     try:
-        made = pyarrow.Table.from_pylist(rows, schema=schema)
+        arrow_table = pyarrow.Table.from_pylist(rows, schema=schema)
     except OverflowError:
         raise NeedlemapError(
             "A number is too large for Parquet. Give a name that ends in .csv."
         ) from None
-    out = io.BytesIO()
-    pyarrow.parquet.write_table(made, out, compression="zstd")
-    return out.getvalue()
+    stream = io.BytesIO()
+    pyarrow.parquet.write_table(arrow_table, stream, compression="zstd")
+    return stream.getvalue()
 
 
 MAKERS = {"cells": cells_table, "trials": trials_table}
 
 
 def is_table(path: str | Path) -> bool:
-    """Whether a file of that name is a table."""
+    """Return True if a file of that name is a table."""
     return Path(path).suffix.lower() in SUFFIXES
 
 
 def write_table(runs: Sequence[Loaded], path: str | Path, format: str = "cells") -> Path:
-    """Write a table by its suffix; folders are made. Raises SettingsError for an unknown
-    format.
+    """Write a table by its suffix; folders are made.
 
-    An OpenCompass summary is two files: a .txt of the same name stands beside the .csv.
+    An OpenCompass summary is two files: a .txt of the same name stands next to the .csv. Raises
+    SettingsError for an unknown format.
     """
     target = Path(path)
     content = table_bytes(runs, target.suffix.lower(), format)
@@ -233,7 +235,10 @@ def _columns(runs: Sequence[Loaded]) -> dict[str, Map]:
 
 
 def table_bytes(runs: Sequence[Loaded], suffix: str, format: str) -> bytes:
-    """The file's content. suffix: .csv or .parquet. format: cells, trials or opencompass."""
+    """Return the file's content.
+
+    suffix: .csv or .parquet. format: cells, trials or opencompass.
+    """
     if format == OPENCOMPASS and suffix == ".csv":
         return summary_csv(_columns(runs)).encode()
     if format == OPENCOMPASS:
@@ -246,9 +251,10 @@ def table_bytes(runs: Sequence[Loaded], suffix: str, format: str) -> bytes:
     return parquet_bytes(table) if suffix == ".parquet" else csv_text(table).encode()
 
 
-def column_names(named: Sequence[RunSettings], paths: Sequence[str | Path]) -> list[str]:
-    """A column's name for each run: its label, or its model's name without back end and
-    folders.
+def column_names(settings_of_runs: Sequence[RunSettings], paths: Sequence[str | Path]) -> list[str]:
+    """Return a column's name for each run.
+
+    It is the run's label, or its model's name without back end and folders.
 
     >>> shared = {"task": "single", "mode": "exact"}
     >>> mine = RunSettings(model="openai/org/my-model", **shared)
@@ -256,26 +262,30 @@ def column_names(named: Sequence[RunSettings], paths: Sequence[str | Path]) -> l
     >>> column_names([mine, other], ["a", "b"])
     ['my-model', 't_1']
     """
-    short = [_plain(each.label or Path(each.model).name) for each in named]
+    short_names = [
+        _plain(settings.label or Path(settings.model).name) for settings in settings_of_runs
+    ]
     names: list[str] = []
-    for name in map(_plain, unique_names(short, [Path(path) for path in paths])):
-        again = sum(other == name or other.startswith(f"{name}-") for other in names)
-        names.append(f"{name}-{again + 1}" if name in names else name)
+    for name in map(_plain, unique_names(short_names, [Path(path) for path in paths])):
+        repeats = sum(other == name or other.startswith(f"{name}-") for other in names)
+        names.append(f"{name}-{repeats + 1}" if name in names else name)
     return names
 
 
 def summary_csv(columns: Mapping[str, Map], *, version: str | None = None) -> str:
-    """The CSV of one or more maps of the same test, a column each in the mapping's order.
+    """Return the CSV of one or more maps of the same test, a column each in the mapping's order.
 
-    version: six hex digits; by default made from task, scorer and mode. Raises SettingsError
-    when the maps differ in these, or when there is no map.
+    version: six hex digits; by default made from task, scorer and mode. Raises SettingsError if the
+    maps differ in these, or if there is no map.
     """
     return "".join(",".join(row) + "\n" for row in _rows(columns, version))
 
 
 def summary_txt(columns: Mapping[str, Map], made: datetime, *, version: str | None = None) -> str:
-    """The TXT that OpenCompass writes beside it: the same table twice, and the scores in
-    full."""
+    """Return the TXT that OpenCompass writes next to it.
+
+    It holds the same table twice, and the scores in full.
+    """
     rows = _rows(columns, version)
     parts = {
         "tabulate format": tabulated(rows),
@@ -291,24 +301,28 @@ def summary_txt(columns: Mapping[str, Map], made: datetime, *, version: str | No
 
 
 def tabulated(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as the `tabulate` package prints them: texts to the left, numbers by their decimal
-    point."""
-    columns = [_aligned([row[place] for row in rows]) for place in range(len(rows[0]))]
+    """Return rows as the `tabulate` package prints them.
+
+    Texts are set to the left, numbers by their decimal point.
+    """
+    columns = [_aligned([row[column] for row in rows]) for column in range(len(rows[0]))]
     return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
 def _aligned(cells: Sequence[str]) -> list[str]:
     head, *values = cells
-    numbers = all(value.replace(".", "", 1).isdigit() for value in values)
-    if numbers:
+    are_numbers = all(value.replace(".", "", 1).isdigit() for value in values)
+    if are_numbers:
         values = [f"{float(value):g}" for value in values]
-        after = max((len(value.partition(".")[2]) + ("." in value) for value in values), default=0)
+        decimals = max(
+            (len(value.partition(".")[2]) + ("." in value) for value in values), default=0
+        )
         values = [
-            value + " " * (after - len("".join(value.partition(".")[1:]))) for value in values
+            value + " " * (decimals - len("".join(value.partition(".")[1:]))) for value in values
         ]
     width = max(len(head) + 2, *map(len, values))
     lines = [head, "-" * width, *values]
-    return [line.rjust(width) if numbers else line.ljust(width) for line in lines]
+    return [line.rjust(width) if are_numbers else line.ljust(width) for line in lines]
 
 
 def _raw(columns: Mapping[str, Map], datasets: Sequence[str]) -> list[str]:
@@ -317,20 +331,27 @@ def _raw(columns: Mapping[str, Map], datasets: Sequence[str]) -> list[str]:
         lines += ["-" * 31, f"Model: {name}"]
         scores = _scores(map)
         for dataset, cell in zip(datasets, _cells(columns), strict=True):
-            found = {} if (score := scores.get(cell)) is None else {"score": percent(score)}
-            lines.append(f"{dataset}: {found}")
+            score = scores.get(cell)
+            entry = {} if score is None else {"score": percent(score)}
+            lines.append(f"{dataset}: {entry}")
     return lines
 
 
 def _rows(columns: Mapping[str, Map], version: str | None) -> list[list[str]]:
-    shown = version or summary_version(columns)
+    shown_version = version or summary_version(columns)
     scores, cells = [_scores(map) for map in columns.values()], _cells(columns)
     depths = _depth_names([cell.depth for cell in cells])
     rows = [["dataset", "version", "metric", "mode", *(_plain(name) for name in columns)]]
     for cell in cells:
         dataset = f"CDME_Length{cell.length_tokens}Depth{depths[cell.depth]}"
         rows.append(
-            [dataset, shown, "score", "gen", *(_score(column.get(cell)) for column in scores)]
+            [
+                dataset,
+                shown_version,
+                "score",
+                "gen",
+                *(_score(column.get(cell)) for column in scores),
+            ]
         )
     return rows
 
@@ -344,8 +365,10 @@ def _cells(columns: Mapping[str, Map]) -> list[Cell]:
 
 
 def summary_version(columns: Mapping[str, Map]) -> str:
-    """First six hex digits of the SHA-256 of what identifies the test (sorted JSON). Raises
-    SettingsError."""
+    """Return the first six hex digits of the SHA-256 of what identifies the test (sorted JSON).
+
+    Raises SettingsError.
+    """
     tests = {
         json.dumps({"mode": map.mode, "scorer": map.scorer, "task": map.task})
         for map in columns.values()
@@ -359,10 +382,10 @@ def summary_version(columns: Mapping[str, Map]) -> str:
 
 
 def _depth_names(depths: list[float]) -> dict[float, str]:
-    """Whole percents, cut as OpenCompass cuts them; all digits where a cut would give two
-    depths one name.
+    """Return whole percents, cut as OpenCompass cuts them.
 
-    The plots read both: they take the number after 'Depth' as a float.
+    They have all digits if a cut would give two depths one name. The plots read both: they take the
+    number after 'Depth' as a float.
     """
     whole = {depth: str(int(percent(depth))) for depth in depths}
     if len(set(whole.values())) == len(whole):
@@ -375,8 +398,10 @@ def _score(score: float | None) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name that needs no quoting, may be part of a file's name, and is no formula in a
-    spreadsheet."""
+    """Return a name that needs no quoting and is no formula in a spreadsheet.
+
+    It may be part of a file's name.
+    """
     plain = "".join(
         "_" if letter in _UNFIT or not letter.isprintable() else letter for letter in name
     )
@@ -384,13 +409,13 @@ def _plain(name: str) -> str:
 
 
 def write_markdown(figure: Figure, drawing: Drawing, out: Path) -> Path:
-    """The file, and its picture under the same name."""
+    """Write the file, and its picture under the same name."""
     picture = drawing.save(out.with_suffix(".svg"))
     return write_report(out, markdown(figure, picture.name).encode())
 
 
 def markdown(figure: Figure, picture: str) -> str:
-    """All of it. picture: the file that the figure is in."""
+    """Return all of it. picture: the file that the figure is in."""
     parts = [f"![{plain_markdown(figure.title or 'The map')}]({quote(os.fsencode(picture))})"]
     if figure.comparison is not None:
         changes = {
@@ -403,32 +428,37 @@ def markdown(figure: Figure, picture: str) -> str:
         scores = {
             (cell.length_tokens, cell.depth): score_label(cell.score) for cell in run.map.cells
         }
-        name, task, whole = map(
+        name, task, summary = map(
             plain_markdown, (run.map.model, run.map.task, overall_label(run.map))
         )
-        parts += [f"**{name}**, {task}: {whole}", _table(scores)]
+        parts += [f"**{name}**, {task}: {summary}", _table(scores)]
     return "\n\n".join(parts) + "\n"
 
 
 def _table(cells: Mapping[Place, str]) -> str:
-    """Lengths across, depths down; empty where a depth has no cell of a length."""
+    """Return lengths across, depths down; empty if a depth has no cell of a length."""
     lengths, depths = (sorted({cell[axis] for cell in cells}) for axis in (0, 1))
-    across = length_labels([int(length) for length in lengths])
-    down = depth_labels(depths)
-    rows = [[down[depth], *(cells.get((int(n), depth), "") for n in lengths)] for depth in depths]
-    return markdown_table(["", *across.values()], rows, "---:")
+    heads = length_labels([int(length) for length in lengths])
+    depth_heads = depth_labels(depths)
+    rows = [
+        [depth_heads[depth], *(cells.get((int(length), depth), "") for length in lengths)]
+        for depth in depths
+    ]
+    return markdown_table(["", *heads.values()], rows, "---:")
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], rule: str = "---") -> str:
-    """Rows of Markdown under a head. rule: what stands between, and which way a column is
-    set."""
+    """Return rows of Markdown under a head.
+
+    rule: what stands between, and which way a column is set.
+    """
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, [rule] * len(head), *rows))
 
 
 def fenced(lines: Iterable[str]) -> str:
-    """Lines, which may be a stranger's, as a block of code: in it nothing links or mentions.
+    """Return lines, which may be a stranger's, as a block of code.
 
-    The fence is longer than any run of its sign inside.
+    In it nothing links or mentions. The fence is longer than any run of its sign inside.
 
     >>> print(fenced(["plain ```"]))
     ````text
@@ -442,7 +472,9 @@ def fenced(lines: Iterable[str]) -> str:
 
 
 def plain_markdown(text: str) -> str:
-    """A text, which may be a stranger's, as one line of Markdown that means nothing else: no
-    link, no picture, no HTML, nobody mentioned."""
+    """Return a text, which may be a stranger's, as one line of Markdown that means nothing else.
+
+    It has no link, no picture, no HTML, and mentions nobody.
+    """
     plain = printable(" ".join(text.split()), line=True)
     return _LINKED.sub(_WORD_JOINER, plain).translate(_MARKS)

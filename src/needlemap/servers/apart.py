@@ -1,4 +1,4 @@
-"""Several facts of one form in each haystack, of which one is asked: the one at the cell's depth.
+"""Hide several facts of one form in each haystack, and ask for the one at the cell's depth.
 
     needle: The locker code for {city} is {number}.    beside: [0, 37.5, 75, 97]
     question: What is the locker code for {city}?      -> asks for the fact at 37.5 in cell 37.5
@@ -19,11 +19,18 @@ from needlemap.prompts.templates import fill
 from needlemap.tasks import Draw, Item, Needle, Reference
 from needlemap.tasks.single import Choices, Worded, drawn
 
-TAIL = 3  # digits in which a number differs from its twin
-THIRD = 3  # of so many haystacks one has a drawn length, or a fact in the middle
-STEPS = 64, 16  # tokens by which drawn lengths differ: of the same residues as the others
-SCARCE = 1_024  # tokens of room below which they differ by the smaller
-MOST_DRAWN = 0.95  # depth up to which the facts of a haystack of drawn length stand
+# Last digits in which a number differs from its twin.
+TAIL = 3
+# One of so many haystacks has a drawn length, and one a fact in the middle.
+THIRD = 3
+# Tokens of which the difference of drawn lengths is a multiple, so that their residues are those
+# of the other lengths: the first, or the second if there is less room than `SCARCE` tokens.
+STEP, SMALL_STEP = 64, 16
+SCARCE = 1_024
+# Depth up to which the facts of a haystack of drawn length stand.
+MOST_DRAWN = 0.95
+# Draws per fact after which it is given up that their questions differ.
+MOST_TRIES = 200
 
 
 @dataclass(kw_only=True, eq=False)
@@ -62,104 +69,172 @@ class Apart(Worded):
             raise SettingsError("The apart task needs --keywords: what a right answer must hold.")
 
     def anchor_tokens(self, repeat: int, seed: int) -> int | None:
-        """Return the haystack tokens that depths are shares of; None: each prompt's own."""
+        """Return the haystack tokens that depths are shares of; None for each prompt's own."""
         return self.spread_of(repeat, seed).anchor or None
 
     def spread_of(self, repeat: int, seed: int) -> Spread:
         """Return where the facts of a repeat stand."""
-        depths = tuple(each / 100 for each in self.beside)
-        return spread_of(f"{seed}:{self.series}", repeat, self.anchor, depths, self.drawn)
+        return spread_of(
+            f"{seed}:{self.series}",
+            repeat,
+            anchor=self.anchor,
+            depths=tuple(percent / 100 for percent in self.beside),
+            drawn=self.drawn,
+        )
 
     def item(self, draw: Draw) -> Item:
-        """All facts, the asked one first."""
+        """Return all facts, the one that is asked for first."""
         seed = draw.seed + self.series
-        rows = drawn_apart(self.draw or {}, draw.repeat, seed, len(self.beside), self.question)
+        rows = drawn_apart(
+            self.draw or {},
+            draw.repeat,
+            seed=seed,
+            count=len(self.beside),
+            question=self.question,
+        )
         if self.twin:
             rows[-1] = twin_of(rows[-1], self.keywords)
-        depth = draw.cell.depth
         spread = self.spread_of(draw.repeat, draw.seed)
-        nearest = min(range(len(spread.depths)), key=lambda at: abs(spread.depths[at] - depth))
-        asked = nearest if self.asked is None else self.asked
+        asked = self.asked
+        if asked is None:
+            asked = nearest_to(draw.cell.depth, spread.depths)
+        others = [number for number in range(len(rows)) if number != asked]
+
         texts = [fill(self.needle, values, "needle") for values in rows]
-        words = [[fill(word, values, "keywords") for word in self.keywords] for values in rows]
-        others, last = [at for at in range(len(rows)) if at != asked], len(rows) - 1
-        said = texts[asked]
+        needle_text = texts[asked]
+        last = len(rows) - 1
         if self.exact:
-            texts[last] = f"\n{texts[last]}\n"  # it may stand within a sentence
-        first = sha256(f"{seed}:{draw.repeat}:{self.line}".encode()).hexdigest()[:8]
-        line = f"{first} {self.line}\n" if self.line else ""
-        # Haystack tokens make room for the line: places are counted from the prompt's beginning.
+            # It may stand within a sentence.
+            texts[last] = f"\n{texts[last]}\n"
+
+        line = ""
+        if self.line:
+            start = sha256(f"{seed}:{draw.repeat}:{self.line}".encode()).hexdigest()[:8]
+            line = f"{start} {self.line}\n"
+        # Haystack tokens make room for the line: places are counted from the prompt's start.
         less = draw.tokens(line) / spread.anchor if line and spread.anchor else 0.0
-        stands = [max(0.0, at - less) for at in (depth, *spread.depths)]
-        needles = [Needle(texts[asked], stands[0], exact=self.exact and asked == last)]
-        needles += [
-            Needle(texts[at], stands[1 + at], still=True, exact=self.exact and at == last)
-            for at in others
-        ]
+        asked_depth = max(0.0, draw.cell.depth - less)
+        needles = [Needle(texts[asked], asked_depth, exact=self.exact and asked == last)]
+        for number in others:
+            needle = Needle(
+                texts[number],
+                max(0.0, spread.depths[number] - less),
+                still=True,
+                exact=self.exact and number == last,
+            )
+            needles.append(needle)
+
+        words = [[fill(word, values, "keywords") for word in self.keywords] for values in rows]
         question = fill(self.question, rows[asked], "question")
-        answer = said if self.answer is None else fill(self.answer, rows[asked], "answer")
-        decoys = tuple(word for at in others for word in words[at])
-        reference = Reference(answer, tuple(words[asked]), said, question, decoys)
+        answer = needle_text
+        if self.answer is not None:
+            answer = fill(self.answer, rows[asked], "answer")
+        reference = Reference(
+            answer,
+            tuple(words[asked]),
+            needle_text,
+            question,
+            tuple(word for number in others for word in words[number]),
+        )
         return Item(tuple(needles), question, reference, prologue=line)
+
+
+def nearest_to(depth: float, depths: Sequence[float]) -> int:
+    """Return the number of the depth that lies nearest to a depth."""
+    return min(range(len(depths)), key=lambda number: abs(depths[number] - depth))
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Where the facts of one haystack stand. anchor: haystack tokens that depths are shares of."""
+    """Where the facts of one haystack stand.
+
+    Attributes:
+        anchor: Haystack tokens that depths are shares of.
+        depths: The depth of each fact.
+    """
 
     anchor: int
     depths: tuple[float, ...]
 
 
-def spread_of(seed: str, repeat: int, anchor: int, depths: tuple[float, ...], drawn: int) -> Spread:
+def spread_of(
+    seed: str, repeat: int, *, anchor: int, depths: tuple[float, ...], drawn: int
+) -> Spread:
     """Return where the facts of a repeat stand: of two thirds of the repeats at fixed depths.
 
     A third has a length of its own, up to `drawn` tokens shorter, and depths of its own, so that
-    what lies between the lengths and depths of the others is sent too. Where a haystack has no room
-    for a fact in the middle, another third has one there instead of behind it.
+    what lies between the lengths and depths of the others is sent too. Three lengths lie in the
+    three thirds of what lies between, and three further ones halfway between these, and so on:
+    lengths that are drawn independently leave gaps in which a server may lose all. If a haystack
+    has no room for a fact in the middle, another third has one there instead of behind it.
 
-    >>> spread_of("1:8000", 0, 7_000, (0.0, 0.75, 0.99), 6_000)
+    >>> spread_of("1:8000", 0, anchor=7_000, depths=(0.0, 0.75, 0.99), drawn=6_000)
     Spread(anchor=7000, depths=(0.0, 0.75, 0.99))
-    >>> spread_of("1:8000", 6, 7_000, (0.0, 0.75, 0.99), 6_000).depths
+    >>> spread_of("1:8000", 6, anchor=7_000, depths=(0.0, 0.75, 0.99), drawn=6_000).depths
     (0.0, 0.5, 0.99)
     """
-    turn, inner = repeat // THIRD % THIRD, len(depths) - 2
+    turn = repeat // THIRD % THIRD
     if turn == 2 and len(depths) in (2, 3):
         return Spread(anchor, (*depths[:-2], 0.5, depths[-1]))
     if turn != 1 or not drawn or not anchor:
         return Spread(anchor, depths)
-    random = Random(f"spread:{seed}:{repeat}")
-    shares = list(range(THIRD))
-    Random(f"shares:{seed}:{repeat // (THIRD * THIRD)}").shuffle(shares)
-    share = (shares[repeat % THIRD] + random.random()) / THIRD
-    shorter = anchor * (1 - ((anchor - drawn) / anchor) ** share)  # as many by ratio, not by tokens
-    step = STEPS[drawn < SCARCE]
-    own = anchor - round(shorter) // step * step
+
+    group = repeat // (THIRD * THIRD)
+    thirds = list(range(THIRD))
+    Random(f"shares:{seed}:{group}").shuffle(thirds)
+    within = (Random(f"within:{seed}").random() + halved(group)) % 1
+    share = (thirds[repeat % THIRD] + within) / THIRD
+    # Lengths are spread by ratio, not by tokens.
+    shorter = anchor * (1 - ((anchor - drawn) / anchor) ** share)
+    step = SMALL_STEP if drawn < SCARCE else STEP
+    own_anchor = anchor - round(shorter) // step * step
     if len(depths) == 1:
-        return Spread(own, depths)
-    shift = random.random()
-    between = (round((at - shift) * MOST_DRAWN / inner, 4) for at in range(1, inner + 1))
-    tail = (1 - depths[-1]) * anchor  # as many tokens before the end
-    return Spread(own, (depths[0], *between, round(1 - tail / own, 8)))
+        return Spread(own_anchor, depths)
+
+    inner = len(depths) - 2
+    shift = Random(f"spread:{seed}:{repeat}").random()
+    between = (round((number - shift) * MOST_DRAWN / inner, 4) for number in range(1, inner + 1))
+    # The last fact stands as many tokens before the end as in the other haystacks.
+    tail = (1 - depths[-1]) * anchor
+    return Spread(own_anchor, (depths[0], *between, round(1 - tail / own_anchor, 8)))
+
+
+def halved(number: int) -> float:
+    """Return a number's place in [0, 1), such that the first places lie far apart.
+
+    It is the van der Corput sequence in base 2.
+
+    >>> [halved(number) for number in range(6)]
+    [0.0, 0.5, 0.25, 0.75, 0.125, 0.625]
+    """
+    place, step = 0.0, 0.5
+    while number:
+        number, digit = divmod(number, 2)
+        place += digit * step
+        step /= 2
+    return place
 
 
 def drawn_apart(
-    draw: Choices, repeat: int, seed: int, count: int, question: str
+    draw: Choices, repeat: int, *, seed: int, count: int, question: str
 ) -> list[dict[str, str]]:
-    """Values for so many facts, from seed and repeat; their questions differ. Raises
-    SettingsError where there are too few."""
+    """Return values for several facts whose questions differ, drawn by seed and repeat.
+
+    Raises SettingsError if there are too few.
+    """
     if count == 1:
         return [drawn(draw, repeat, seed)]
-    random, questions = Random(f"apart:{seed}:{repeat}"), set[str]()
-    found = list[dict[str, str]]()
-    for _ in range(200 * count):
+    random = Random(f"apart:{seed}:{repeat}")
+    questions: set[str] = set()
+    rows: list[dict[str, str]] = []
+    for _ in range(MOST_TRIES * count):
         values = drawn(draw, random.randrange(2**31), seed)
-        asked = fill(question, values, "question")
-        if asked not in questions:
-            questions.add(asked)
-            found.append(values)
-        if len(found) == count:
-            return found
+        filled = fill(question, values, "question")
+        if filled not in questions:
+            questions.add(filled)
+            rows.append(values)
+        if len(rows) == count:
+            return rows
     raise SettingsError(
         f"--question and --draw make {len(questions)} questions, and {count} facts need one each. "
         "Give --draw more values for the question's placeholder."
@@ -167,16 +242,19 @@ def drawn_apart(
 
 
 def twin_of(values: Mapping[str, str], keywords: Sequence[str]) -> dict[str, str]:
-    """The same values, except that numbers of four and more digits in a right answer end in three
-    others: two prompts that differ so part within the number.
+    """Return the same values with another end of each number in a right answer.
+
+    Numbers of four and more digits get three other last digits, so that two prompts part within
+    the number.
 
     >>> twin_of({"city": "Turin", "number": "271828182845"}, ["{number}"])
     {'city': 'Turin', 'number': '271828182345'}
     """
-    answered = [name for name in values if any("{" + name + "}" in word for word in keywords)]
-    numbers = [name for name in answered if len(values[name]) > TAIL and values[name].isdecimal()]
-    found = dict(values)
-    for name in numbers:
-        kept, end = values[name][:-TAIL], int(values[name][-TAIL:])
-        found[name] = f"{kept}{(end + 10**TAIL // 2) % 10**TAIL:0{TAIL}}"
-    return found
+    twin = dict(values)
+    for name, value in values.items():
+        is_answered = any("{" + name + "}" in word for word in keywords)
+        if not is_answered or len(value) <= TAIL or not value.isdecimal():
+            continue
+        end = (int(value[-TAIL:]) + 10**TAIL // 2) % 10**TAIL
+        twin[name] = f"{value[:-TAIL]}{end:0{TAIL}}"
+    return twin

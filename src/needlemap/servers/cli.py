@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 import typer
 
 from needlemap.commands.arguments import Preset, option
-from needlemap.commands.command import Command, limited_by, refuse_strangers
+from needlemap.commands.command import COMPARE, TEST, Command, limited_by, refuse_strangers
 from needlemap.deadline import limited_to
 from needlemap.servers.flags import (
-    AB_TEXTS,
-    CHECK_TEXTS,
-    GATE_TEXTS,
+    OF_AB,
+    OF_GATE,
+    OF_SERVER,
     AbFlags,
     CheckFlags,
     StormFlags,
@@ -23,13 +23,13 @@ from needlemap.settings import marked, settings_of
 
 
 def _check(typed: CheckFlags, **flags: Any) -> int:
-    """Try whether a server computes long prompts right. It needs no reference and no settings.
+    """Test a server for long-context bugs. It needs only an address.
 
     \b
     Examples:
       needlemap check --base-url http://127.0.0.1:8000/v1 --max-length 4k -o check
       needlemap check --base-url http://127.0.0.1:8000/v1 --minutes 10 --junit check.xml
-      needlemap check --base-url http://127.0.0.1:8000/v1 --plan
+      needlemap check --base-url http://127.0.0.1:8000/v1 --quick
     """
     from needlemap.asking.discovery import listed_model
     from needlemap.records.lock import hold_folder
@@ -45,11 +45,12 @@ def _check(typed: CheckFlags, **flags: Any) -> int:
 def _storm(
     typed: StormFlags,
     folder: Annotated[
-        Path | None, typer.Argument(help="With --shrink: the folder of a storm that found one.")
+        Path | None,
+        typer.Argument(help="With --shrink: a storm that found a fault.", metavar="FOLDER"),
     ] = None,
     **flags: Any,
 ) -> int:
-    """Try whether a server is right under use. Turns, forks, rewinds, cancels, floods, bursts.
+    """Test a server for bugs in multi-turn use. Turns, forks, rewinds, cancels, floods, bursts.
 
     \b
     Examples:
@@ -72,15 +73,14 @@ def _storm(
 
 
 def _ab(typed: AbFlags, preset: Preset = None, **flags: Any) -> int:
-    """Tell whether a changed engine is no worse. Two arms get the same prompts, until a verdict.
+    """A/B-test two servers or models. Both get the same prompts, in random order.
 
     \b
     Examples:
       needlemap ab --arm old=http://127.0.0.1:8000/v1 --arm new=http://127.0.0.1:8001/v1 \\
-        --tokenizer qwen3 --until decided -o ab
+        --until decided -o ab
       needlemap ab --arm a=openai/gpt-4o --arm b=openai/gpt-4o-mini --lengths 1k,4k --margin 10
-      needlemap ab --arm old=http://127.0.0.1:8000/v1 --arm new=http://127.0.0.1:8001/v1 \\
-        --tokenizer qwen3 --plan
+      needlemap ab --arm old=http://127.0.0.1:8000/v1 --arm new=http://127.0.0.1:8001/v1 --plan
     """
     from needlemap.asking.chosen import models_to_ask
     from needlemap.servers.ab.command import LONG_AB, ab_command
@@ -92,26 +92,36 @@ def _ab(typed: AbFlags, preset: Preset = None, **flags: Any) -> int:
         return ab_command(typed, flags, partial(settle, named), plain)
 
 
-def gauge(
-    out: Annotated[Path, option("The folder for the checkpoint.", "-o", "--out")],
+def _gauge(
+    out: Annotated[Path, option("Folder for the checkpoint.", "-o", "--out", metavar="DIR")],
     gguf: Annotated[
         bool, option("Also write a .gguf file, which llama.cpp loads.", "--gguf")
     ] = False,
     like: Annotated[
         str,
         option(
-            "A twin instead: a tiny random model of this architecture (qwen3-next), config.json, "
-            "folder or hub model.",
+            "Write a twin instead: a tiny random model of this architecture (qwen3-next), "
+            "config.json, folder or hub model.",
             "--like",
+            metavar="NAME|PATH",
         ),
     ] = "",
+    shape: Annotated[
+        str,
+        option(
+            "Same answers by other code of the engine: padded, mistral, qwen2, phi3, windows, "
+            "experts, unequal-experts, qwen3.",
+            "--shape",
+            metavar="NAME",
+        ),
+    ] = "llama",
 ) -> None:
     """Write a small model that finds every needle. If one is lost, the engine lost it.
 
     \b
     Examples:
-      needlemap gauge -o gauge
       needlemap gauge -o gauge --gguf
+      needlemap gauge -o qwen2 --shape qwen2
       needlemap gauge --like gemma3 -o twin
     """
     from needlemap.servers.gauge.command import gauge_command, twin_command
@@ -119,14 +129,16 @@ def gauge(
     if like:
         twin_command(like, out, gguf)
     else:
-        gauge_command(out, gguf)
+        gauge_command(out, shape, gguf=gguf)
 
 
 def _export(
-    what: Annotated[Literal["gate"], typer.Argument(help="What to write.")],
-    file: Annotated[Path, typer.Argument(help="The file to write, e.g. long_context_gate.py.")],
+    what: Annotated[Literal["gate"], typer.Argument(help="What to write: gate.", metavar="WHAT")],
+    file: Annotated[
+        Path, typer.Argument(help="File to write, e.g. long_context_gate.py.", metavar="FILE")
+    ],
     fail_under: Annotated[
-        float, option("The least mean: PASS if its 95 % interval reaches it.", metavar="PERCENT")
+        float, option("PASS if the mean's 95 % interval reaches this.", metavar="PERCENT")
     ] = 90,
     **flags: Any,
 ) -> None:
@@ -146,9 +158,13 @@ def _export(
 
 _MODEL_SETTINGS = (*settings_of("Model"), *marked("check"))
 _AB_SETTINGS = (*settings_of("Model"), *marked("check", "ab"))
-check = Command(_check, settings=_MODEL_SETTINGS, texts=CHECK_TEXTS)
-storm = Command(_storm, settings=_MODEL_SETTINGS, texts=CHECK_TEXTS)
-ab = Command(_ab, settings=_AB_SETTINGS, texts=AB_TEXTS)
+check = Command(_check, group=TEST, settings=_MODEL_SETTINGS, shown=OF_SERVER)
+storm = Command(_storm, group=TEST, settings=_MODEL_SETTINGS, shown=OF_SERVER)
+gauge = Command(_gauge, group=TEST)
+ab = Command(_ab, group=COMPARE, settings=_AB_SETTINGS, shown=OF_AB)
 export = Command(
-    _export, settings=("lengths", "depths", "repeats", "max_answer_tokens"), texts=GATE_TEXTS
+    _export,
+    group=COMPARE,
+    settings=("lengths", "depths", "repeats", "max_answer_tokens"),
+    shown=OF_GATE,
 )

@@ -24,38 +24,58 @@ from needlemap.commands.arguments import (
 from needlemap.errors import SettingsError
 from needlemap.grid import percent
 from needlemap.settings import MOST_AT_A_TIME, MOST_S
+from needlemap.settings.flags import Shown
 
 _MOST_MINUTES = MOST_S / 60
-_SERVER = "The server's model, BACKEND/NAME; by default the one that it lists."
-_LONG_AB = "(default: as in suite:long-ab)"
-CHECK_TEXTS = {"model": _SERVER}
-GATE_TEXTS = {
-    "lengths": "Tokens of prompt and answer. (default 2k,8k)",
-    "depths": "Percent of the text before the needle. (default 0,25,50,75,100)",
-    "repeats": "Texts; each has one prompt per length and depth. (default 5)",
-    "max_answer_tokens": "Tokens of an answer, at most. (default 64)",
-}
-AB_TEXTS = {
-    "model": "The model of an --arm that is a URL, BACKEND/NAME; by default the one that its "
-    "server lists.",
-    "base_url": "Not here: an arm's address stands in its --arm.",
-    "max_answer_tokens": f"The answer's budget in tokens. {_LONG_AB}",
-    "lengths": f"Tokens: a list as 1k,4k or min:max:count[:linear|log]. {_LONG_AB}",
-    "depths": f"Percent: a list as 0,50 or min:max:count[:linear|sigmoid]. {_LONG_AB}",
-    "seed": "Fixes documents, order and drawn values. (default: drawn anew)",
-}
+_LONG_AB = "(default as in suite:long-ab)"
+_OF_SERVER = ("model", "base_url", "tokenizer", "wait", "limit_usd", "limit_tokens")
+OF_SERVER = Shown(
+    everyday=_OF_SERVER,
+    texts={"model": "The server's model. By default the one that it lists."},
+)
+OF_GATE = Shown(
+    everyday=("lengths", "depths", "repeats", "max_answer_tokens"),
+    texts={
+        "lengths": "Lengths in tokens, prompt and answer together. (default 2k,8k)",
+        "depths": "Depths in percent. (default 0,25,50,75,100)",
+        "repeats": "Texts. Each has one prompt per length and depth. (default 5)",
+        "max_answer_tokens": "Most tokens of an answer. (default 64)",
+    },
+)
+OF_AB = Shown(
+    everyday=(
+        *("model", "tokenizer", "lengths", "depths", "wait"),
+        *("limit_usd", "limit_tokens", "limit_time"),
+    ),
+    # An arm's address stands in its --arm; whoever types --base-url is told so.
+    nowhere=("base_url",),
+    texts={
+        "model": "Model of an --arm that is a URL. By default the one of its server.",
+        "max_answer_tokens": f"Most tokens of an answer. {_LONG_AB}",
+        "lengths": f"Lengths, e.g. 1k,4k. {_LONG_AB}",
+        "depths": f"Depths, e.g. 0,50. {_LONG_AB}",
+        "seed": "Seed of documents, order and drawn values. (default: drawn anew)",
+    },
+)
 TheGauge = Annotated[
     bool | None,
     option(
-        "needlemap's gauge is served; else its name says it, or its answer.",
+        "The served model is needlemap's gauge. By default its name or its answer shows it.",
         rich_help_panel=RARE_OPTIONS,
     ),
 ]
 TheCache = Annotated[
     Literal["any", "exact"],
     option(
-        "With needlemap's gauge: a coarser KV cache is a choice ('any', exit 5), or a fault "
-        "('exact', exit 1).",
+        "With needlemap's gauge: a quantised KV cache is accepted (any: SUSPECT, exit 5) or a "
+        "fault (exact: FAIL, exit 1).",
+        rich_help_panel=RARE_OPTIONS,
+    ),
+]
+TheDataType = Annotated[
+    Literal["bfloat16", "float16", "float32"],
+    option(
+        "Data type that the server computes in. A finer one makes `ways` stricter.",
         rich_help_panel=RARE_OPTIONS,
     ),
 ]
@@ -65,28 +85,49 @@ TheCache = Annotated[
 class CheckFlags:
     """Of `check`, beside the model's and its limits."""
 
-    max_length: str | None = flag(None, "The longest prompt, a promise; else 128k or less.")
-    minutes: float | None = flag(None, "Stop asking after so long.", min=0.01, max=_MOST_MINUTES)
-    load: int = rare(8, "Prompts at a time where there is load.", min=2, max=MOST_AT_A_TIME)
-    reference: str = flag("", "The same weights: hf/PATH, or a server.", metavar="MODEL|URL")
+    max_length: str | None = flag(
+        None,
+        "Longest prompt, which the server must take (default: its context, at most 128k).",
+        metavar="TOKENS",
+    )
+    minutes: float | None = flag(
+        None,
+        "Stop after this many minutes.",
+        metavar="MINUTES",
+        min=0.01,
+        max=_MOST_MINUTES,
+    )
+    load: int = rare(8, "Prompts at a time under load.", min=2, max=MOST_AT_A_TIME)
+    reference: str = flag(
+        "", "Compare with the same weights: hf/PATH, or a server.", metavar="MODEL|URL"
+    )
     gauge: TheGauge = None
     kv: TheCache = "any"
-    quick: bool = flag(False, "At most 60 prompts to 8k: is there a total loss?")
+    dtype: TheDataType = "bfloat16"
+    quick: bool = flag(False, "Look for a total loss only: at most 60 prompts, to 8k tokens.")
     few: bool | None = flag(
         None,
-        "24 haystacks of each size and fewer questions; with needlemap's gauge unless --many.",
+        "Fewer prompts: 24 haystacks of each size (default with the gauge).",
         "--few/--many",
     )
-    probe: list[str] | None = flag(None, "Only this probe; repeat the flag.")
-    require: str = flag("", "What exit 0 needs, where not all: 8k or cache,mates.")
+    probe: list[str] | None = flag(None, "Run this probe only (repeatable).", metavar="NAME")
+    require: str = flag(
+        "",
+        "What exit code 0 needs, if not all: 8k, or cache,mates.",
+        metavar="SIZE|PROBES",
+    )
     accept: list[str] | None = rare(
-        None, "A size taken out by name, as length@128k; repeat the flag.", metavar="PROBE@SIZE"
+        None,
+        "Leave a size of a probe out of the verdict, e.g. length@128k (repeatable).",
+        metavar="PROBE@SIZE",
     )
     on_undecided: OnUndecided = "fail"
     exit_zero: ExitZero = False
-    baseline: Path | None = flag(None, "A check of before: ask its prompts, judge the change.")
+    baseline: Path | None = flag(
+        None, "Earlier check to compare with. Its prompts are sent again.", metavar="DIR"
+    )
     tokens_per_second: float | None = rare(
-        None, "With --plan: what the server computes, for minutes.", min=1
+        None, "With --plan: speed of the server, to show minutes.", metavar="N", min=1
     )
     out: Out = None
     plan: PlanOnly = False
@@ -99,21 +140,40 @@ class CheckFlags:
 class StormFlags:
     """Of `storm`, beside the model's and its limits."""
 
-    max_length: str | None = flag(None, "The longest prompt; else 64k or the server's context.")
-    minutes: float = flag(20.0, "Stop asking after so long.", min=0.01, max=_MOST_MINUTES)
-    until: str = flag("rate<0.5%", "The rate of faulty families to exclude.", metavar="rate<X%")
+    max_length: str | None = flag(
+        None, "Longest prompt (default: the server's context, at most 64k).", metavar="TOKENS"
+    )
+    minutes: float = flag(
+        20.0,
+        "Stop after this many minutes.",
+        metavar="MINUTES",
+        min=0.01,
+        max=_MOST_MINUTES,
+    )
+    until: str = flag(
+        "rate<0.5%", "Stop once the fault rate is known to be lower.", metavar="rate<X%"
+    )
     load: int = flag(8, "Requests at a time.", min=2, max=MOST_AT_A_TIME)
-    kv_tokens: str | None = rare(None, "Tokens that the server caches, where it does not say.")
-    own: bool = rare(False, "Clients may go away at an address that is not one's own.")
+    kv_tokens: str | None = rare(
+        None, "Tokens that the server's cache holds, if it does not report it.", metavar="TOKENS"
+    )
+    own: bool = rare(
+        False, "The server is yours: break off requests though its address is not local."
+    )
     without: list[str] | None = rare(
-        None, "An operation to leave out, e.g. turn; may be repeated.", metavar="OPERATION"
+        None, "Leave out an operation, e.g. turn (repeatable).", metavar="OPERATION"
     )
     shrink: bool = flag(False, "Find the shortest sequence that shows the fault of FOLDER.")
     command: str | None = flag(
         None,
-        "With --shrink: the server's command. It is started, and again where a replay spoilt it.",
+        "With --shrink: command that starts the server, and restarts it.",
+        metavar="COMMAND",
     )
     gauge: TheGauge = None
+    ways: bool = flag(
+        False, "Judge by equal ways of asking, whatever the model finds: each prompt also alone."
+    )
+    dtype: TheDataType = "bfloat16"
     on_undecided: OnUndecided = "fail"
     exit_zero: ExitZero = False
     out: Out = None
@@ -144,22 +204,24 @@ class AbFlags:
     """Of `ab`, beside the models' and their limits."""
 
     arm: list[str] | None = flag(
-        None, "An arm; the reference first, then the other.", metavar="NAME=URL|MODEL"
+        None, "One side: the reference first, then the other.", metavar="NAME=URL|MODEL"
     )
     arm_command: list[str] | None = flag(
-        None, "An arm whose server is started, '... {port} ...', and ended.", metavar="NAME=COMMAND"
+        None,
+        "One side, by the command that starts its server: '... {port} ...'.",
+        metavar="NAME=COMMAND",
     )
-    margin: float = flag(2.0, "The loss in points that does not matter, fixed beforehand.")
+    margin: float = flag(2.0, "Largest loss that you accept, fixed beforehand.", metavar="POINTS")
     until: str | None = flag(
         None,
-        "Ask until there is a verdict, 20,000 pairs at most; or so many pairs.",
+        "Stop at a verdict (20,000 pairs at most), or after this many pairs.",
         metavar="decided|PAIRS",
     )
     scope: InScope = "these"
     on_undecided: OnUndecided = "fail"
     exit_zero: ExitZero = False
     gauge: TheGauge = None
-    weigh: bool = rare(False, "Also ask both arms how likely they find the reference's answers.")
+    weigh: bool = rare(False, "Also compare how likely each side finds the reference's answers.")
     out: Out = None
     plan: PlanOnly = False
     json: Json = False
@@ -171,9 +233,9 @@ class AbFlags:
 class WorstFlags:
     """Of `replay`: the worst prompt of what a check or an ab found."""
 
-    probe: str | None = flag(None, "Of a check: the probe that found something.")
-    arm: str | None = flag(None, "Of an ab: the arm, with --worst.")
-    worst: bool = flag(False, "Of a check's --probe or an ab's --arm: the prompt that shows it.")
+    probe: str | None = flag(None, "Of a check: probe, with --worst.", metavar="NAME")
+    arm: str | None = flag(None, "Of an ab: side, with --worst.", metavar="NAME")
+    worst: bool = flag(False, "The prompt that shows the fault of --probe or --arm best.")
 
     def find_place(self, folder: Path) -> tuple[Path, str, float, int] | None:
         """Return the family's folder, length, depth in percent and repeat; None if none of these

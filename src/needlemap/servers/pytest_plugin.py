@@ -1,7 +1,7 @@
-"""The pytest plug-in: a server as a fixture, and what a test may claim of it.
+"""Plug in to pytest: a server as a fixture, and what a test may claim of it.
 
-Nothing of needlemap is imported before a test claims something: a collection that has no such
-test pays for this file alone.
+Nothing of needlemap is imported before a test claims something, so that a collection without such a
+test loads this file alone.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
     from needlemap.stats.verdicts import Verdict
 
 Undecided = Literal["fail", "pass", "skip"]
-_WIDE = 100  # columns of a map
-_GAUGE = "{gauge}"  # in a command
-_NOBODY = (
+# Columns of a map.
+_WIDE = 100
+# In a command, the folder of the gauge.
+_GAUGE = "{gauge}"
+_NO_MODEL = (
     "needle_server has no model to ask: give pytest --needle-model, --needle-base-url or "
-    "--needle-command, or "
-    "name one in the test, as needle_server('BACKEND/NAME', base_url=...)."
+    "--needle-command, or name one in the test, as needle_server('BACKEND/NAME', base_url=...)."
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Whom `needle_server` asks, where the test does not say."""
+    """Add the options that name the model of `needle_server`, if a test does not."""
     group = parser.getgroup("needlemap", "needlemap (fixture needle_server)")
     group.addoption("--needle-model", metavar="BACKEND/NAME", help="the model, as hf/PATH")
     group.addoption(
@@ -45,29 +46,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class _Started:
-    """Servers that commands of this session started, by their commands, and folders for
-    runs."""
+    """The servers that commands of a session started, and a folder for its runs."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.folder, self._stack = folder, stack
+        self.folder = folder
+        self._stack = stack
         self._urls: dict[tuple[str, str | None], str] = {}
 
     def url(self, command: str, base_url: str | None) -> str:
-        """Where a command serves; it is started once."""
+        """Return the address at which a command serves; it is started once."""
         from needlemap.models.started import started
 
-        known = command, base_url
-        if known not in self._urls:
+        key = command, base_url
+        if key not in self._urls:
             log = self.folder / f"server-{len(self._urls)}.log"
-            command = (
-                command.replace(_GAUGE, self._gauge(command)) if _GAUGE in command else command
-            )
-            self._urls[known] = self._stack.enter_context(started(command, log, base_url))
-        return self._urls[known]
+            if _GAUGE in command:
+                command = command.replace(_GAUGE, self._gauge(command))
+            self._urls[key] = self._stack.enter_context(started(command, log, base_url))
+        return self._urls[key]
 
     def _gauge(self, command: str) -> str:
-        """The folder of the gauge, quoted; with llama.cpp's file where the command names
-        one."""
+        """Return the folder of the gauge, quoted.
+
+        It holds llama.cpp's file too, if the command names one.
+        """
         from needlemap.servers.gauge.checkpoint import write_checkpoint
 
         folder = write_checkpoint(self.folder / "gauge")
@@ -80,18 +82,18 @@ class _Started:
 
 @pytest.fixture(scope="session")
 def _needle_started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Started]:
-    """Servers end with the session; runs stay, as pytest keeps temporary folders."""
+    """Yield the servers of a session. They end with it; runs stay in a temporary folder."""
     with ExitStack() as stack:
         yield _Started(tmp_path_factory.mktemp("needlemap"), stack)
 
 
 @pytest.fixture
 def needle_server(request: pytest.FixtureRequest, _needle_started: _Started) -> NeedleServer:
-    """A server, model or command to make claims of: `needle_server.assert_no_worse("golden/m",
-    margin=2)`.
+    """Return a server, model or command to make claims of.
 
-    By default that of --needle-model, --needle-base-url and --needle-command; called, it is
-    another one: `needle_server("openai/m", command="my-server --port {port}")`.
+    For example: `needle_server.assert_no_worse("golden/m", margin=2)`. By default it is that of
+    --needle-model, --needle-base-url and --needle-command. Call it for another one:
+    `needle_server("openai/m", command="my-server --port {port}")`.
     """
     names = ("model", "base_url", "command")
     typed = {name: request.config.getoption(f"needle_{name}") for name in names}
@@ -99,13 +101,20 @@ def needle_server(request: pytest.FixtureRequest, _needle_started: _Started) -> 
 
 
 class NeedleServer:
-    """Whom a test asks. Each claim passes, or fails the test with the verdict, the map and a
-    command that shows the prompt again."""
+    """The model of a test.
+
+    Each claim passes, or fails the test with the verdict, the map and a command that shows the
+    prompt again.
+    """
 
     def __init__(
         self, here: Path, running: _Started, asked: dict[str, str | None], settings: dict[str, Any]
     ) -> None:
-        self._here, self._running, self._asked, self._settings = here, running, asked, settings
+        # The folder of the test, where goldens are looked for.
+        self._here = here
+        self._running = running
+        self._asked = asked
+        self._settings = settings
 
     def __call__(
         self,
@@ -115,14 +124,19 @@ class NeedleServer:
         command: str | None = None,
         **settings: Any,
     ) -> NeedleServer:
-        """Another one; the same, asked otherwise, where only settings are given. model:
-        BACKEND/NAME, or an address alone; of a server the one that it lists, if none is named.
-        command: starts it, with {port} for a free port and {gauge} for the gauge's folder.
-        settings: as `needlemap.run` takes them."""
+        """Return another model, or the same with other settings if only these are given.
+
+        Args:
+            model: BACKEND/NAME, or an address alone. By default the one that a server lists.
+            base_url: The address of its server.
+            command: Starts it, with {port} for a free port and {gauge} for the gauge's folder.
+            settings: As `needlemap.run` takes them.
+        """
         if model is not None and "://" in model:
             model, base_url = None, model
         asked = {"model": model, "base_url": base_url, "command": command}
-        asked = asked if any(asked.values()) else self._asked
+        if not any(asked.values()):
+            asked = self._asked
         return NeedleServer(self._here, self._running, asked, {**self._settings, **settings})
 
     def assert_no_worse(
@@ -133,18 +147,20 @@ class NeedleServer:
         *,
         on_undecided: Undecided = "skip",
     ) -> None:
-        """That it is no worse than a golden by `margin` points, on its prompts. lengths: only
-        these of its lengths."""
+        """Fail unless it is no worse than a golden by `margin` points, on the golden's prompts.
+
+        lengths: only these of its lengths.
+        """
         run, compared = self._compared(golden, margin, lengths)
-        assert compared.verdict is not None  # there is a margin
+        # There is a margin, so there is a verdict.
+        assert compared.verdict is not None
         settle = partial(_settle, compared.verdict, "compare", on_undecided)
         settle(lambda: _failure_text(f"beside {golden}", run, compared))
 
     def assert_same_answers(
         self, golden: str | Path, percent: float = 0.0, lengths: str | None = None
     ) -> None:
-        """That at most so many percent of its answers differ from a golden's, letter for
-        letter."""
+        """Fail if more than so many percent of its answers differ from a golden's by a letter."""
         from needlemap.commands.compare import same_answers
 
         run, compared = self._compared(golden, 2.0, lengths)
@@ -160,8 +176,11 @@ class NeedleServer:
         probes: tuple[str, ...] | None = None,
         on_undecided: Undecided = "skip",
     ) -> None:
-        """That `needlemap check --quick` passes; with a longest length or probes that every probe
-        of a whole check, or each of these, passes, as far as so many minutes go."""
+        """Fail unless `needlemap check --quick` passes.
+
+        With a longest length or probes, every probe of a whole check, or each of these, must pass,
+        as far as so many minutes go.
+        """
         from dataclasses import replace
 
         from needlemap.deadline import limited_to
@@ -178,18 +197,22 @@ class NeedleServer:
             options = Options(QUICK_LENGTH if quick else longest, quick=quick)
             options = replace(options, probes=probes or (), require=probes or ())
             with limited_to(60 * minutes, "minutes"):
-                served = _GAUGE in (self._asked["command"] or "") or None
-                asked, _ = beside_the_gauge(CheckOptions(flags, options), served)
+                asked, _ = beside_the_gauge(CheckOptions(flags, options), self._serves_gauge)
                 check = Check.of(asked, self._folder("check", max_length, probes))
                 asking = ProbesOnSchedule(check)
-                found = run_coroutine(asking.run())
-        told = partial(_found, check.folder.path, found, check.asked.reference, asking.why)
-        _settle(
-            found.verdict,
-            "check --quick" if quick else "check",
-            on_undecided,
-            lambda: asking.missed or told(),
-        )
+                checked = run_coroutine(asking.run())
+
+        def text() -> str:
+            if asking.missed:
+                return asking.missed
+            return _check_text(check.folder.path, checked, check.asked.reference, asking.why)
+
+        _settle(checked.verdict, "check --quick" if quick else "check", on_undecided, text)
+
+    @property
+    def _serves_gauge(self) -> bool | None:
+        """Return True if the command serves the gauge; None if the model's name decides."""
+        return _GAUGE in (self._asked["command"] or "") or None
 
     def assert_storm(
         self,
@@ -199,8 +222,10 @@ class NeedleServer:
         max_length: str | None = None,
         on_undecided: Undecided = "skip",
     ) -> None:
-        """That `needlemap storm` finds no fault of serving state, and fewer than `rate`
-        percent of families have one, as far as so many minutes go."""
+        """Fail unless `needlemap storm` finds no fault of serving state.
+
+        Fewer than `rate` percent of families must have one, as far as so many minutes go.
+        """
         from needlemap.deadline import limited_to
         from needlemap.reports.renderers.text import to_text
         from needlemap.servers.flags import StormFlags
@@ -211,37 +236,46 @@ class NeedleServer:
         from needlemap.sync import run_coroutine
 
         with _failing(), limited_to(60 * minutes, "minutes"):
-            served = _GAUGE in (self._asked["command"] or "") or None
-            typed = StormFlags(max_length, minutes, f"rate<{rate:g}%", gauge=served)
+            typed = StormFlags(max_length, minutes, f"rate<{rate:g}%", gauge=self._serves_gauge)
             storm = Storm.of(asked_of(typed, self._flags()), self._folder("storm", max_length))
             asking = StormInRounds(storm)
-            found = run_coroutine(asking.run())
-        report = storm_report(storm.folder.path, asking.document(found))
+            result = run_coroutine(asking.run())
+        report = storm_report(storm.folder.path, asking.document(result))
         text = asking.missed or to_text(report, _WIDE).rstrip()
-        _settle(found.verdict, "storm", on_undecided, lambda: text)
+        _settle(result.verdict, "storm", on_undecided, lambda: text)
 
     def _compared(
         self, golden: str | Path, margin: float, lengths: str | None
     ) -> tuple[Run, Compared]:
-        """The golden's prompts, asked of this one, and the comparison. What was asked in this
-        session for another claim is not asked again."""
+        """Run the golden's prompts, and compare the answers.
+
+        What was sent in this session for another claim is not sent again.
+        """
         from needlemap import compare, run
 
         with _failing():
-            place = self._here / golden
-            place = place if place.is_dir() else Path(golden)
-            if place.is_relative_to(Path.cwd()):
-                place = place.relative_to(Path.cwd())
-            out = self._folder("run", str(place), lengths)
-            part = {"lengths": lengths} if lengths else {}
-            lent = {"prompts_of": str(place), "trust_run": "prompts", "out": out}
-            asked = {"canary": False, **self._flags()}  # wrong answers are for the verdict to judge
-            made = run(**{**asked, **part, **lent})
-            return made, compare(place, made, margin=margin)
+            golden_run = self._here / golden
+            if not golden_run.is_dir():
+                golden_run = Path(golden)
+            if golden_run.is_relative_to(Path.cwd()):
+                golden_run = golden_run.relative_to(Path.cwd())
+            # Wrong answers are for the verdict to judge.
+            settings: dict[str, Any] = {"canary": False, **self._flags()}
+            if lengths:
+                settings["lengths"] = lengths
+            settings |= {
+                "prompts_of": str(golden_run),
+                "trust_run": "prompts",
+                "out": self._folder("run", str(golden_run), lengths),
+            }
+            made = run(**settings)
+            return made, compare(golden_run, made, margin=margin)
 
     def _flags(self) -> dict[str, Any]:
-        """Model and address as settings; a command is started. Fails the test if neither is
-        given."""
+        """Return model and address as settings; a command is started.
+
+        Fails the test if neither is given.
+        """
         from needlemap.asking.discovery import listed_model
         from needlemap.settings.older_names import translate
 
@@ -253,22 +287,21 @@ class NeedleServer:
         flags = translate({**typed, "quiet": True, **self._settings}, {})
         flags |= listed_model(None, flags)
         if "model" not in flags:
-            _fail(_NOBODY)
+            _fail(_NO_MODEL)
         return flags
 
     def _folder(self, *what: object) -> Path:
-        """A folder of this session for one experiment on one model."""
+        """Return a folder of this session for one experiment on one model."""
         from hashlib import sha256
 
-        digest = sha256(
-            repr((what, self._asked, sorted(self._settings.items()))).encode()
-        ).hexdigest()[:12]
+        experiment = repr((what, self._asked, sorted(self._settings.items())))
+        digest = sha256(experiment.encode()).hexdigest()[:12]
         return self._running.folder / f"{what[0]}-{digest}"
 
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """Errors in words fail a test without a traceback of needlemap's."""
+    """Fail a test by needlemap's errors in words, without a traceback."""
     from needlemap.errors import NeedlemapError, in_python
 
     try:
@@ -285,9 +318,9 @@ def _fail(message: str) -> NoReturn:
 
 
 def _settle(
-    verdict: Verdict, command: str, on_undecided: Undecided, told: Callable[[], str]
+    verdict: Verdict, command: str, on_undecided: Undecided, text: Callable[[], str]
 ) -> None:
-    """End a test by a verdict, with its line before what else is known."""
+    """End a test by a verdict. text: what else is known, after the verdict's line."""
     from needlemap.stats.verdicts import NOT_ENOUGH_DATA, exit_code
     from needlemap.text import printable
 
@@ -296,11 +329,11 @@ def _settle(
         return
     if verdict.word == NOT_ENOUGH_DATA and on_undecided == "skip":
         pytest.skip(printable(line, line=True))
-    _fail(f"{line}\n\n{told()}")
+    _fail(f"{line}\n\n{text()}")
 
 
 def _failure_text(head: str, run: Run, compared: Compared) -> str:
-    """What a failed comparison shows: all that is known, the map, and the first prompt again."""
+    """Return what a failed comparison shows: the report, the map, and the first prompt again."""
     from needlemap.records.families import families_of
     from needlemap.reports.comparison import comparison_report
     from needlemap.reports.renderers.text import to_text
@@ -308,35 +341,38 @@ def _failure_text(head: str, run: Run, compared: Compared) -> str:
     text = to_text(comparison_report(compared.comparison, compared.names, answers=True))
     lines = [head, "", text.rstrip()]
     families = families_of(run.path)
-    for name, each in compared.comparison.families.items():
+    for name, comparison in compared.comparison.families.items():
         folder = families.folder(name)
         lines += ["", name or "map", _map(folder)]
-        if each.answers and each.answers.changed:
-            repeat, length, depth = each.answers.changed[0].place
+        if comparison.answers and comparison.answers.changed:
+            repeat, length, depth = comparison.answers.changed[0].place
             where = f"--length {length} --depth {100 * depth:.10g} --repeat {repeat}"
             lines.append(f"see the first answer that differs: needlemap replay {folder} {where}")
     return "\n".join(lines)
 
 
 def _map(folder: Path) -> str:
-    """A run's map in letters."""
+    """Return a run's map in letters."""
     from needlemap.records.loaded import load_run
     from needlemap.reports.renderers.heat import map_text
 
     return map_text(load_run(folder).map, _WIDE)
 
 
-def _found(path: Path, found: Checked, reference: str, stopped: str) -> str:
-    """What a check that did not pass shows: why not all was asked, its report, and the maps of what
-    the probes that decide it missed."""
+def _check_text(path: Path, checked: Checked, reference: str, stopped: str) -> str:
+    """Return what a check that did not pass shows.
+
+    That is why not all was sent, its report, and the maps of what the deciding probes missed.
+    """
     from needlemap.reports.renderers.text import to_text
     from needlemap.servers.check.report import check_report
 
-    bad = [
-        each.worst.way
-        for each in found.findings
-        if each.decides and each.state == found.verdict.word and each.worst is not None
-    ]
-    text = to_text(check_report(path, "", found, reference), _WIDE).rstrip()
-    parts = [f"stopped: {stopped}"] if stopped else []
-    return "\n\n".join([*parts, text, *(_map(path / way) for way in bad)])
+    parts = []
+    if stopped:
+        parts.append(f"stopped: {stopped}")
+    parts.append(to_text(check_report(path, "", checked, reference), _WIDE).rstrip())
+    for finding in checked.findings:
+        is_deciding = finding.decides and finding.state == checked.verdict.word
+        if is_deciding and finding.worst is not None:
+            parts.append(_map(path / finding.worst.way))
+    return "\n\n".join(parts)

@@ -1,48 +1,82 @@
-"""Equal ways: the same prompt asked in several ways must get the same log-probabilities.
+"""Judge whether the same prompt gets the same log-probabilities in whatever way it is sent.
 
-It needs no right answer, so any model will do, a random one too. Pure: what the replies come to.
+It needs no right answer, so any model will do, a random one too. The module is pure: it takes
+replies and returns what each way came to.
 
-A way is compared with the prompt asked alone and cold. A reply was cold if the server says so in
+A way is compared with the prompt sent alone and cold. A reply was cold if the server says so in
 `cached_tokens`, not if it was meant to be. Noise is learnt from cold repeats alone: a repeat that
 a cache answered may be as wrong as what is judged. A move beyond the noise and beyond what data
-types explain counts once it is confirmed, that is, if it comes again when both are asked again.
+types explain counts once it is confirmed, that is, if it comes again when both are sent again.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import ceil, inf
-from typing import Literal
+from statistics import median_low
+from typing import Literal, NamedTuple
 
 from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, PASS, SUSPECT, Word
 
-Step = tuple[str, Mapping[str, float]]  # a written token; the log-probabilities that were given
+# A written token, and the log-probabilities that the server listed for its place.
+Step = tuple[str, Mapping[str, float]]
 State = Word | Literal["not tested"]
+DataType = Literal["bfloat16", "float16", "float32"]
+# The number of a prompt, and that of its copy.
+PromptCopy = tuple[int, int]
 
-ALONE, AGAIN = "alone", "again"  # both cold: what others are compared with, and the noise
-COMPANY = "company"  # cold, among shorter and longer prompts
+# Both are cold. The first is what other ways are compared with, the second shows the noise.
+ALONE, AGAIN = "alone", "again"
+# Cold, among shorter and longer prompts.
+COMPANY = "company"
 CACHED, EXTENDED, REWOUND = "cached", "extended", "rewound"
-FLOODED = "flooded"  # asked again behind a flood of others, from what cache there may be
-PREFILLED = "prefilled"  # what was generated, sent as a prompt
-HELD = frozenset({CACHED, EXTENDED, REWOUND})  # ways that show nothing if no cache held a token
-LEAST = 20  # compared prompts without which no way passes
-LEAST_CONFIRMED = 2  # prompts whose moves are confirmed, from which on a way fails
-TIMES_NOISE = 3  # the largest move of a cold repeat, below so many times which none counts
+# Sent again behind a flood of others, from what cache there may be.
+FLOODED = "flooded"
+# An answer that was generated, sent as a prompt.
+PREFILLED = "prefilled"
+# Ways that show nothing if no cache held a token.
+HELD = frozenset({CACHED, EXTENDED, REWOUND})
+# Share of a prompt that a cache may hold by chance while the prompt counts as cold.
+COLD_SHARE = 1 / 8
+# Compared prompts without which no way passes.
+LEAST = 20
+# Prompts whose moves are confirmed, from which on a way fails.
+LEAST_CONFIRMED = 2
+# No move counts that is smaller than so many times the largest move of a cold repeat.
+TIMES_NOISE = 3
 # Nats that a log-probability moves by at most, by the data type that a server computes in.
-TOLERANCE: Mapping[str, float] = {"float32": 0.005, "float16": 0.05, "bfloat16": 0.5}
-COARSEST = "bfloat16"
+TOLERANCE: Mapping[DataType, float] = {"float32": 0.005, "float16": 0.05, "bfloat16": 0.5}
+COARSEST: DataType = "bfloat16"
 PERCENTILES = (50, 90, 99)
-POSITIONS = (1, 64, 256, 1_000)  # of an answer, at which it is compared with its prefill
-BANDS = (0, 256, 1_024, 4_096)  # tokens of a prompt, from which on a band of the map is
+# Tokens of an answer, from 1 on, at which it is compared with its prefill, besides its last one.
+POSITIONS = (1, 64, 256, 1_000, 4_000)
+# Tokens of a prompt at which a band of the map starts.
+BANDS = (0, 256, 1_024, 4_096)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A server's reply to a prompt. steps: empty where it gave no log-probabilities.
-    cached_tokens: of the prompt, that a cache held; None where the server does not say."""
+class WayReply:
+    """A server's reply to a prompt that was sent in one way.
+
+    Attributes:
+        prompt: The number of the prompt.
+        way: The way in which it was sent.
+        text: The answer.
+        steps: Its tokens with their log-probabilities; empty if the server gave none.
+        prompt_tokens: The length of the prompt.
+        cached_tokens: Tokens of the prompt that a cache held; None if the server does not say.
+        replay: How often the prompt was sent in this way before.
+        copy: 0, or the number of a copy of the prompt behind another first line, of which no
+            cache held anything.
+        generated: Of an answer that was sent as a prompt, the steps that the server gave when it
+            wrote it, at the positions of `steps`. They are compared with `steps` in place of the
+            prompt alone.
+        positions: The positions of `steps` in that answer, from 1 on.
+        left_out: Positions of it that could not be compared.
+    """
 
     prompt: int
     way: str
@@ -51,31 +85,64 @@ class Said:
     prompt_tokens: int = 0
     cached_tokens: int | None = None
     replay: int = 0
+    copy: int = 0
+    generated: tuple[Step, ...] = ()
+    positions: tuple[int, ...] = ()
+    left_out: int = 0
 
     @property
     def cold(self) -> bool:
-        """Whether nothing of the prompt was held, as far as the server says."""
+        """Return True if no token of the prompt was held, as far as the server says."""
         return not self.cached_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Two replies to one prompt. nats: by how much a log-probability moved at most, while both had
-    said the same; infinite for texts that differ without log-probabilities. at: the token of the
-    answer where. alike: whether the first choices were equal."""
+    """How far two replies to one prompt lie apart.
+
+    Attributes:
+        nats: The most by which a log-probability moved while both had written the same; infinite
+            for texts that differ without log-probabilities.
+        at: The token of the answer at which it moved so far, from 0.
+        alike: Whether the first choices were equal.
+    """
 
     nats: float
     at: int
     alike: bool
 
 
+class MoveBand(NamedTuple):
+    """The moves of a band of the map.
+
+    start: the first token of the prompt in the band; of what was generated, of the answer.
+    n: compared prompts, or tokens of answers.
+    beyond: those that moved beyond the limit.
+    most_nats: the largest move.
+    """
+
+    start: int
+    n: int
+    beyond: int
+    most_nats: float
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What a way came to. n: compared prompts; beyond: those with a move that noise and data type
-    do not explain; confirmed: those whose move came again. percentiles: of all moves, nats, by
-    percent, and the largest at 100. alike: share of equal first choices. bands: the map: the first
-    prompt token of a band, prompts compared in it, moves beyond the limit, the largest move.
-    left_out: replies that were no comparison."""
+    """What a way came to.
+
+    Attributes:
+        n: Compared prompts.
+        beyond: Those with a move that noise and data type do not explain.
+        confirmed: Those whose move came again.
+        limit: The nats beyond which a move is neither noise nor the data type's.
+        percentiles: Of all moves the nats, by percent, and the largest at 100.
+        alike: The share of equal first choices.
+        bands: The map of the moves.
+        left_out: Replies that could not be compared.
+        said: The same in words.
+        moves: The nats by prompt.
+    """
 
     way: str
     state: State
@@ -85,198 +152,389 @@ class Way:
     limit: float = 0.0
     percentiles: Mapping[int, float] | None = None
     alike: float | None = None
-    bands: tuple[tuple[int, int, int, float], ...] = ()
+    bands: tuple[MoveBand, ...] = ()
     left_out: int = 0
     said: str = ""
+    moves: Mapping[int, float] = field(default_factory=dict)
 
 
-def moved(one: Said, other: Said) -> Move | None:
-    """How two replies differ; None if there is nothing to compare.
+def move_between(first: WayReply, second: WayReply) -> Move | None:
+    """Return how far two replies lie apart; None if there is nothing to compare.
 
     A token that only one side lists is at most as likely on the other as the last it lists there.
 
-    >>> alone = Said(0, "alone", "ab", (("a", {"a": -0.1, "b": -3.0}), ("b", {"b": -0.5})))
-    >>> moved(alone, Said(0, "cached", "ac", (("a", {"a": -0.1, "b": -3.5}), ("c", {"c": -0.4}))))
+    >>> alone = WayReply(0, "alone", "ab", (("a", {"a": -0.1, "b": -3.0}), ("b", {"b": -0.5})))
+    >>> cached = WayReply(0, "cached", "ac", (("a", {"a": -0.1, "b": -3.5}), ("c", {"c": -0.4})))
+    >>> move_between(alone, cached)
     Move(nats=0.5, at=0, alike=True)
     """
-    if not one.steps or not other.steps:
-        alike = one.text == other.text
-        return Move(0.0 if alike else inf, 0, alike) if one.text or other.text else None
-    most, at = 0.0, 0
-    for number, ((token, left), (written, right)) in enumerate(
-        zip(one.steps, other.steps, strict=False)
-    ):
-        nats = step_move(left, right)
-        if nats > most:
-            most, at = nats, number
-        if token != written:
+    if not first.steps or not second.steps:
+        if not first.text and not second.text:
+            return None
+        is_same = first.text == second.text
+        return Move(nats=0.0 if is_same else inf, at=0, alike=is_same)
+
+    most_nats = 0.0
+    at = 0
+    pairs = zip(first.steps, second.steps, strict=False)
+    for number, (first_step, second_step) in enumerate(pairs):
+        first_token, first_listing = first_step
+        second_token, second_listing = second_step
+        nats = step_move(first_listing, second_listing)
+        if nats > most_nats:
+            most_nats = nats
+            at = number
+        # Behind another token the two are different prompts.
+        if first_token != second_token:
             break
-    return Move(most, at, one.steps[0][0] == other.steps[0][0])
+    return Move(nats=most_nats, at=at, alike=first.steps[0][0] == second.steps[0][0])
 
 
-def step_move(left: Mapping[str, float], right: Mapping[str, float]) -> float:
-    """By how many nats at least some token's log-probability differs between two listings."""
-    if not left or not right:
+def step_move(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+    """Return the least nats by which some token's log-probability differs between two listings."""
+    if not first or not second:
         return 0.0
-    moves = [abs(left[token] - right[token]) for token in left.keys() & right.keys()]
-    for listed, other in ((left, right), (right, left)):
+    moves = [abs(first[token] - second[token]) for token in first.keys() & second.keys()]
+    for listing, other in ((first, second), (second, first)):
         floor = min(other.values())
-        moves += [listed[token] - floor for token in listed.keys() - other.keys()]
-    return max(0.0, *moves) if moves else 0.0
+        moves += [listing[token] - floor for token in listing.keys() - other.keys()]
+    return max(0.0, *moves)
+
+
+def first_choice(step: Step) -> str:
+    """Return the likeliest token of a listing, or the written one if nothing is listed."""
+    token, listing = step
+    return max(listing, key=listing.__getitem__, default=token)
+
+
+def common_start(cached_tokens: Sequence[int]) -> int:
+    """Return the tokens that all prompts start with, as a server counts them.
+
+    cached_tokens: of each prompt that was sent alone for the first time.
+
+    >>> common_start([0, 128, 128, 131]), common_start([])
+    (128, 0)
+    """
+    return median_low(cached_tokens) if cached_tokens else 0
+
+
+def is_cold(cached_tokens: int | None, prompt_tokens: int, shared_tokens: int) -> bool:
+    """Return True if a cache held no more of a prompt than what all start with, by and large.
+
+    Texts start alike by chance, above all if a token is a character. Half of a prompt is the most
+    that counts as a common start: of prompts that were all sent before, a cache holds all.
+
+    >>> is_cold(130, 409, 128), is_cold(408, 409, 408), is_cold(None, 409, 0)
+    (True, False, True)
+    """
+    start = min(shared_tokens, prompt_tokens // 2)
+    return (cached_tokens or 0) <= start + COLD_SHARE * prompt_tokens
 
 
 def judge_ways(
-    replies: Iterable[Said], data_type: str = COARSEST, asked: Sequence[str] = ()
+    replies: Iterable[WayReply],
+    tolerance: float = TOLERANCE[COARSEST],
+    ways: Sequence[str] = (),
 ) -> list[Way]:
-    """What each way came to beside the same prompts alone and cold. data_type: what the server
-    computes in. asked: ways that have a row although nothing of them came back."""
-    first, again = dict[int, Said](), dict[tuple[str, int], list[Said]]()
-    alone_again, left_out = defaultdict[int, list[Said]](list), defaultdict[str, int](int)
+    """Return what each way came to, compared with the same prompts alone and cold.
+
+    The first row is that of the cold repeats.
+
+    Args:
+        replies: Those to all prompts, in all ways.
+        tolerance: The nats by which the data type that a server computes in moves a
+            log-probability.
+        ways: Ways that have a row although no reply to them came.
+    """
+    alone: dict[PromptCopy, WayReply] = {}
+    repeats = defaultdict[int, list[WayReply]](list)
+    by_way = defaultdict[str, dict[int, list[WayReply]]](lambda: defaultdict(list))
+    left_out = 0
     for reply in replies:
         if reply.way not in (ALONE, AGAIN):
-            again.setdefault((reply.way, reply.prompt), []).append(reply)
-        elif not reply.cold:  # meant to be cold, and was not
-            left_out[reply.way] += 1
+            by_way[reply.way][reply.prompt].append(reply)
+        elif not reply.cold:
+            # It was meant to be cold.
+            left_out += 1
         elif reply.way == ALONE and not reply.replay:
-            first[reply.prompt] = reply
-        else:
-            alone_again[reply.prompt].append(reply)
-    noise = noise_of(first, alone_again)
-    limit = limit_of(noise, data_type)
-    rows = [noise_row(noise, limit, left_out[AGAIN] + left_out[ALONE])]
-    ways = dict.fromkeys((*asked, *(way for way, _ in again)))
-    for way in ways:
-        pairs = {
-            prompt: sorted(found, key=lambda reply: reply.replay)
-            for (name, prompt), found in again.items()
-            if name == way
-        }
-        rows.append(judge_way(way, first, pairs, alone_again, limit))
+            alone[reply.prompt, reply.copy] = reply
+        elif not reply.copy:
+            # A copy is another text, so that it shows no noise.
+            repeats[reply.prompt].append(reply)
+
+    noise = noise_of(alone, repeats)
+    limit = limit_of(noise, tolerance)
+    rows = [noise_row(noise, limit=limit, left_out=left_out)]
+    for way in dict.fromkeys((*ways, *by_way)):
+        row = judge_way(way, by_way[way], alone=alone, repeats=repeats, limit=limit)
+        rows.append(row)
     return rows
 
 
-def noise_of(first: Mapping[int, Said], again: Mapping[int, Sequence[Said]]) -> list[Move]:
-    """Moves between the first cold askings and the cold repeats."""
-    pairs = (
-        (first[prompt], reply) for prompt in again if prompt in first for reply in again[prompt]
-    )
-    return [move for one, other in pairs if (move := moved(one, other))]
+def noise_of(
+    alone: Mapping[PromptCopy, WayReply], repeats: Mapping[int, Sequence[WayReply]]
+) -> list[Move]:
+    """Return the moves between the first cold replies and their cold repeats."""
+    moves = [
+        move_between(alone[prompt, 0], reply)
+        for prompt, replies in repeats.items()
+        if (prompt, 0) in alone
+        for reply in replies
+    ]
+    return [move for move in moves if move]
 
 
-def limit_of(noise: Sequence[Move], data_type: str) -> float:
-    """Nats beyond which a move is no noise. It is never learnt above what the coarsest data type
-    does: a server that is spoilt already would excuse itself.
+def limit_of(noise: Sequence[Move], tolerance: float) -> float:
+    """Return the nats beyond which a move is neither noise nor the data type's.
 
-    >>> limit_of([Move(0.02, 0, True)], "float32"), limit_of([Move(9.0, 0, True)], "float32")
+    The noise that is learnt ends at what the coarsest data type does: a server that is spoilt
+    already would excuse itself.
+
+    >>> limit_of([Move(0.02, 0, True)], 0.005), limit_of([Move(9.0, 0, True)], 0.005)
     (0.06, 0.5)
     """
-    least = TOLERANCE[data_type]
-    most = max((move.nats for move in noise), default=0.0)
-    return max(least, min(TIMES_NOISE * most, TOLERANCE[COARSEST]))
+    most_nats = max((move.nats for move in noise), default=0.0)
+    return max(tolerance, min(TIMES_NOISE * most_nats, TOLERANCE[COARSEST]))
 
 
-def noise_row(noise: Sequence[Move], limit: float, left_out: int) -> Way:
-    """The cold repeats: they fail nothing, but more than data types explain is suspect."""
-    beyond = sum(move.nats > TOLERANCE[COARSEST] for move in noise)
-    few = len(noise) < LEAST
-    state: Word = SUSPECT if beyond else NOT_ENOUGH_DATA if few else PASS
-    said = f"{beyond} of {len(noise)} cold repeats moved by over {TOLERANCE[COARSEST]:g} nats"
-    return described(AGAIN, state, noise, limit, beyond, 0, left_out, said)
+def noise_row(noise: Sequence[Move], *, limit: float, left_out: int) -> Way:
+    """Return the row of the cold repeats.
+
+    They fail nothing, but moves that no data type explains are suspect.
+    """
+    coarsest = TOLERANCE[COARSEST]
+    beyond = sum(move.nats > coarsest for move in noise)
+    state: Word = PASS
+    if beyond:
+        state = SUSPECT
+    elif len(noise) < LEAST:
+        state = NOT_ENOUGH_DATA
+    row = row_of_moves(AGAIN, state, moves=noise, limit=limit)
+    said = f"{beyond} of {len(noise)} cold repeats moved by over {coarsest:g} nats"
+    return replace(row, beyond=beyond, left_out=left_out, said=said)
+
+
+def yardstick_of(reply: WayReply, alone: Mapping[PromptCopy, WayReply]) -> WayReply | None:
+    """Return what a reply is compared with; None if it is not known.
+
+    For an answer that was sent as a prompt it is what was generated, else the same prompt alone
+    and cold.
+    """
+    if reply.way == PREFILLED:
+        return replace(reply, steps=reply.generated) if reply.generated else None
+    return alone.get((reply.prompt, reply.copy))
+
+
+@dataclass
+class Comparison:
+    """The prompts of a way that were compared with their yardsticks.
+
+    Attributes:
+        moves: The move of each prompt, by its number.
+        prompt_tokens: The length of each prompt, in the same order.
+        confirmed: Prompts that moved again.
+        left_out: Replies that could not be compared.
+    """
+
+    moves: dict[int, Move] = field(default_factory=dict)
+    prompt_tokens: list[int] = field(default_factory=list)
+    confirmed: int = 0
+    left_out: int = 0
+
+
+def compare_way(
+    way: str,
+    by_prompt: Mapping[int, Sequence[WayReply]],
+    *,
+    alone: Mapping[PromptCopy, WayReply],
+    repeats: Mapping[int, Sequence[WayReply]],
+    limit: float,
+) -> Comparison:
+    """Compare the prompts of a way with their yardsticks.
+
+    by_prompt: the replies of the way, with replays and copies.
+    """
+    comparison = Comparison()
+    for prompt, replies in by_prompt.items():
+        comparison.left_out += sum(reply.left_out for reply in replies)
+        originals = [reply for reply in replies if not reply.copy]
+        originals.sort(key=lambda reply: reply.replay)
+        if not originals:
+            continue
+
+        first, *replays = originals
+        yardstick = yardstick_of(first, alone)
+        move = None
+        if yardstick is not None and shows_its_way(first):
+            move = move_between(yardstick, first)
+        if yardstick is None or move is None:
+            # Positions that were left out count already.
+            comparison.left_out += not first.left_out
+            continue
+
+        if way == PREFILLED:
+            # Both list the token that was generated, whatever they prefer.
+            choices = first_choice(yardstick.steps[0]), first_choice(first.steps[0])
+            move = replace(move, alike=choices[0] == choices[1])
+        comparison.moves[prompt] = move
+        comparison.prompt_tokens.append(yardstick.prompt_tokens)
+        if move.nats > limit:
+            copies = [
+                (copy_yardstick, reply)
+                for reply in replies
+                if reply.copy and (copy_yardstick := yardstick_of(reply, alone))
+            ]
+            came_again = is_confirmed(replays, repeats.get(prompt, ()), limit)
+            comparison.confirmed += came_again or is_copied(copies, limit)
+    return comparison
+
+
+def shows_its_way(reply: WayReply) -> bool:
+    """Return True unless the server says that its cache was not in the state that the way needs."""
+    if reply.way in HELD:
+        return reply.cached_tokens != 0
+    return reply.way != COMPANY or reply.cold
 
 
 def judge_way(
     way: str,
-    first: Mapping[int, Said],
-    pairs: Mapping[int, Sequence[Said]],
-    alone_again: Mapping[int, Sequence[Said]],
+    by_prompt: Mapping[int, Sequence[WayReply]],
+    *,
+    alone: Mapping[PromptCopy, WayReply],
+    repeats: Mapping[int, Sequence[WayReply]],
     limit: float,
 ) -> Way:
-    """One way beside the prompts alone. pairs: its replies by prompt, the first asking first."""
-    moves, confirmed, beyond, left_out = list[Move](), 0, 0, 0
-    lengths = list[int]()
-    replies = [reply for found in pairs.values() for reply in found]
-    if not replies:
-        return Way(way, "not tested", 0, said="nothing was asked")
-    if way in HELD and all(reply.cached_tokens == 0 for reply in replies):
-        return Way(way, "not tested", 0, said="the server held nothing of any prompt")
-    for prompt, found in pairs.items():
-        one, other = first.get(prompt), found[0]
-        wrong_state = other.cached_tokens == 0 if way in HELD else way == COMPANY and not other.cold
-        move = None if one is None or wrong_state else moved(one, other)
-        if one is None or move is None:
-            left_out += 1
-            continue
-        moves.append(move)
-        lengths.append(one.prompt_tokens)
-        if move.nats > limit:
-            beyond += 1
-            confirmed += is_confirmed(found[1:], alone_again.get(prompt, ()), limit)
-    few = len(moves) < LEAST
-    state: Word
-    if confirmed >= LEAST_CONFIRMED and not few:
-        state = FAIL
-    elif confirmed or beyond > len(moves) / LEAST:
-        state = SUSPECT
-    else:
-        state = NOT_ENOUGH_DATA if few else PASS
-    kinds = "texts differ" if moves and not any(r.steps for r in replies) else "moved"
-    said = f"{beyond} of {len(moves)} {kinds} beyond {limit:.2g} nats, {confirmed} of them again"
-    if not any(reply.steps for reply in replies):
-        said += "; texts alone: no log-probabilities"
-    if way in HELD and all(reply.cached_tokens is None for reply in replies):
-        said += "; hits not reported"
-    row = described(way, state, moves, limit, beyond, confirmed, left_out, said)
-    return with_bands(row, lengths, moves)
+    """Return what a way came to, compared with the prompts alone.
 
-
-def is_confirmed(replays: Sequence[Said], alone: Sequence[Said], limit: float) -> bool:
-    """Whether each replay of a way moves beside each cold asking again. Without both it is not.
-
-    A prompt whose own cold askings differ as much is the server's noise.
+    by_prompt: the replies of the way, with replays and copies.
     """
-    if not replays or not alone:
+    replies = [reply for rows in by_prompt.values() for reply in rows]
+    if not replies:
+        return Way(way, "not tested", n=0, said="nothing was asked")
+    if way in HELD and all(reply.cached_tokens == 0 for reply in replies):
+        return Way(way, "not tested", n=0, said="the server held nothing of any prompt")
+
+    comparison = compare_way(way, by_prompt, alone=alone, repeats=repeats, limit=limit)
+    if not comparison.moves:
+        return Way(
+            way,
+            "not tested",
+            n=0,
+            left_out=comparison.left_out,
+            said=why_untested(way, replies),
+        )
+
+    moves = list(comparison.moves.values())
+    n = len(moves)
+    beyond = sum(move.nats > limit for move in moves)
+    confirmed = comparison.confirmed
+    if way == PREFILLED:
+        bands = position_bands(
+            [reply for reply in replies if not reply.copy and not reply.replay], limit
+        )
+    else:
+        bands = length_bands(comparison.prompt_tokens, moves, limit=limit)
+    row = row_of_moves(
+        way,
+        word_of(n, beyond=beyond, confirmed=confirmed),
+        moves=moves,
+        limit=limit,
+    )
+    return replace(
+        row,
+        beyond=beyond,
+        confirmed=confirmed,
+        bands=bands,
+        left_out=comparison.left_out,
+        said=in_words(way, replies, n=n, beyond=beyond, confirmed=confirmed, limit=limit),
+        moves={prompt: move.nats for prompt, move in comparison.moves.items()},
+    )
+
+
+def in_words(
+    way: str,
+    replies: Sequence[WayReply],
+    *,
+    n: int,
+    beyond: int,
+    confirmed: int,
+    limit: float,
+) -> str:
+    """Return what a way came to: its moves beyond the limit, and those that came again."""
+    has_steps = any(reply.steps for reply in replies)
+    kinds = "moved" if has_steps else "texts differ"
+    words = f"{beyond} of {n} {kinds} beyond {limit:.2g} nats, {confirmed} of them again"
+    if not has_steps:
+        words += "; texts alone: no log-probabilities"
+    if way in HELD and all(reply.cached_tokens is None for reply in replies):
+        words += "; hits not reported"
+    if way == PREFILLED and not all(reply.cold for reply in replies):
+        words += "; a cache held a part of some"
+    return words
+
+
+def why_untested(way: str, replies: Sequence[WayReply]) -> str:
+    """Return why nothing of a way could be compared."""
+    if way != PREFILLED:
+        return "no prompt of it was alone and cold: a cache held them"
+    if any(reply.generated for reply in replies) or not replies:
+        return "no token of an answer stood where the prompt has it"
+    return "needs /v1/completions with token ids and their log-probabilities"
+
+
+def word_of(n: int, *, beyond: int, confirmed: int) -> Word:
+    """Return the word of a way of n prompts, of which some moved, and some of these again."""
+    if confirmed >= LEAST_CONFIRMED and n >= LEAST:
+        return FAIL
+    if confirmed or beyond > n / LEAST:
+        return SUSPECT
+    return PASS if n >= LEAST else NOT_ENOUGH_DATA
+
+
+def is_copied(copies: Sequence[tuple[WayReply, WayReply]], limit: float) -> bool:
+    """Return True if each copy of a prompt moves beyond the limit too; False without a copy.
+
+    copies: the yardstick of each copy, and the reply to it.
+    """
+    return bool(copies) and all(_nats(yardstick, reply) > limit for yardstick, reply in copies)
+
+
+def is_confirmed(replays: Sequence[WayReply], repeats: Sequence[WayReply], limit: float) -> bool:
+    """Return True if each replay of a way lies beyond the limit from each cold repeat.
+
+    A prompt whose own cold repeats lie as far apart is the server's noise: it is not confirmed,
+    nor is one without replays or without cold repeats.
+    """
+    if not replays or not repeats:
         return False
-    steady = all(_nats(one, other) <= limit for one, other in pairwise(alone))
-    return steady and all(_nats(one, other) > limit for one in alone for other in replays)
+    is_steady = all(_nats(first, second) <= limit for first, second in pairwise(repeats))
+    return is_steady and all(
+        _nats(repeat, replay) > limit for repeat in repeats for replay in replays
+    )
 
 
-def _nats(one: Said, other: Said) -> float:
-    move = moved(one, other)
+def _nats(first: WayReply, second: WayReply) -> float:
+    move = move_between(first, second)
     return move.nats if move else 0.0
 
 
-def described(
-    way: str,
-    state: State,
-    moves: Sequence[Move],
-    limit: float,
-    beyond: int,
-    confirmed: int,
-    left_out: int,
-    said: str,
-) -> Way:
-    """A row with its percentiles and its share of equal first choices."""
+def row_of_moves(way: str, state: State, *, moves: Sequence[Move], limit: float) -> Way:
+    """Return a row with the percentiles of its moves and their share of equal first choices."""
+    if not moves:
+        return Way(way, state, n=0, limit=limit)
     nats = sorted(move.nats for move in moves)
-    found = (
-        {percent: percentile(nats, percent) for percent in (*PERCENTILES, 100)} if nats else None
-    )
-    alike = sum(move.alike for move in moves) / len(moves) if moves else None
     return Way(
-        way=way,
-        state=state,
+        way,
+        state,
         n=len(moves),
-        beyond=beyond,
-        confirmed=confirmed,
         limit=limit,
-        percentiles=found,
-        alike=alike,
-        left_out=left_out,
-        said=said,
+        percentiles={percent: percentile(nats, percent) for percent in (*PERCENTILES, 100)},
+        alike=sum(move.alike for move in moves) / len(moves),
     )
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """The smallest value that so many per cent do not exceed.
+    """Return the smallest of ascending values that so many per cent do not exceed.
 
     >>> percentile([1.0, 2.0, 3.0, 4.0], 50), percentile([1.0, 2.0, 3.0, 4.0], 99)
     (2.0, 4.0)
@@ -284,34 +542,73 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
     return ordered[max(0, ceil(percent / 100 * len(ordered)) - 1)]
 
 
-def with_bands(row: Way, lengths: Sequence[int], moves: Sequence[Move]) -> Way:
-    """A row with its map: how much moved in prompts of which length."""
+def length_bands(
+    prompt_tokens: Sequence[int], moves: Sequence[Move], *, limit: float
+) -> tuple[MoveBand, ...]:
+    """Return how much moved by the length of the prompt."""
     bands = []
     for start, stop in pairwise((*BANDS, inf)):
-        nats = [m.nats for n, m in zip(lengths, moves, strict=True) if start <= n < stop]
+        nats = [
+            move.nats
+            for tokens, move in zip(prompt_tokens, moves, strict=True)
+            if start <= tokens < stop
+        ]
         if nats:
-            beyond = sum(each > row.limit for each in nats)
-            bands.append((int(start), len(nats), beyond, max(nats)))
-    return replace(row, bands=tuple(bands))
+            bands.append(band_of(int(start), nats, limit=limit))
+    return tuple(bands)
 
 
-def prefilled(
-    generated: Sequence[tuple[int, Step]], sent: Mapping[int, tuple[int, Step]]
-) -> tuple[tuple[Step, ...], tuple[Step, ...], int]:
-    """What a server said of its own tokens at some positions, beside what it says of them in a
-    prompt, and how many positions were left out, as their ids differ.
+def position_bands(replies: Iterable[WayReply], limit: float) -> tuple[MoveBand, ...]:
+    """Return how much moved in answers that were sent as a prompt, by the position of the token."""
+    nats_from = defaultdict[int, list[float]](list)
+    for reply in replies:
+        rows = zip(reply.positions, reply.generated, reply.steps, strict=True)
+        for position, (_, generated), (_, prefilled) in rows:
+            start = max(band for band in POSITIONS if band <= position)
+            nats_from[start].append(step_move(generated, prefilled))
+    return tuple(band_of(start, nats, limit=limit) for start, nats in sorted(nats_from.items()))
 
-    generated: id and step of each token of an answer. sent: the same by position, from 1 on, of
-    prompt and answer sent as a prompt.
+
+def band_of(start: int, nats: Sequence[float], *, limit: float) -> MoveBand:
+    """Return the band of some moves."""
+    return MoveBand(
+        start=start,
+        n=len(nats),
+        beyond=sum(move > limit for move in nats),
+        most_nats=max(nats),
+    )
+
+
+def positions_of(tokens: int) -> tuple[int, ...]:
+    """Return the positions at which an answer of so many tokens is compared with its prefill.
+
+    >>> positions_of(0), positions_of(1), positions_of(24), positions_of(300)
+    ((), (1,), (1, 24), (1, 64, 256, 300))
     """
-    left, right, left_out = list[Step](), list[Step](), 0
-    for position in POSITIONS:
-        if position > len(generated) or position not in sent:
-            continue
-        (number, step), (other, told) = generated[position - 1], sent[position]
-        if number != other:
+    if not tokens:
+        return ()
+    return (*(position for position in POSITIONS if position < tokens), tokens)
+
+
+def pair_steps(
+    generated: Sequence[tuple[int, Step]], prefilled: Mapping[int, tuple[int, Step]]
+) -> tuple[dict[int, tuple[Step, Step]], int]:
+    """Pair the steps of an answer with those of the same tokens in a prompt.
+
+    Args:
+        generated: Of each token of an answer a number that differs if the ids do, and its step.
+        prefilled: The same of the answer sent as a prompt, by position from 1 on.
+
+    Returns:
+        Both steps by position, and how many positions were left out because their ids differ.
+    """
+    pairs: dict[int, tuple[Step, Step]] = {}
+    left_out = 0
+    for position, (prefilled_id, prefilled_step) in sorted(prefilled.items()):
+        if position > len(generated) or generated[position - 1][0] != prefilled_id:
             left_out += 1
             continue
-        left.append(step)
-        right.append((step[0], told[1]))
-    return tuple(left), tuple(right), left_out
+        generated_step = generated[position - 1][1]
+        token = generated_step[0]
+        pairs[position] = generated_step, (token, prefilled_step[1])
+    return pairs, left_out

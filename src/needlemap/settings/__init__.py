@@ -48,7 +48,6 @@ Mark = Literal[
     "check",
     "ab",
     "sentences",
-    "rare",
     "older",
 ]
 
@@ -67,18 +66,23 @@ class SettingMeta:
     own, as it may all of group Model. 'sentences': a list of texts, for
     which a file is typed. 'executes_or_opens': may make this machine open or run
     something. 'from_other_run': comes with the prompts of another run. 'check', 'ab': needlemap
-    check and ab take it, ab also what check does. 'rare': `--help` leaves it to
-    `--help-all`. 'older': a way of the older tools, which both leave to docs/coming-from.md.
+    check and ab take it, ab also what check does. 'older': a way of the older tools, which help
+    leaves to `needlemap help from-opencompass`.
+
+    metavar. What the flag takes, as help shows it: URL, TOKENS, DURATION; '' for what its type
+    comes to.
     """
 
     group: str
     role: Role
     marks: tuple[Mark, ...]
+    metavar: str = ""
 
 
-def _known(group: str, role: Role, *marks: Mark) -> SettingMeta:
-    """What is known of a setting. group: the name under which `--help` shows it."""
-    return SettingMeta(group, role, marks)
+def _known(group: str, role: Role, *marks: Mark, metavar: str = "") -> SettingMeta:
+    """What is known of a setting. group: the name under which `--help` shows it. metavar: what its
+    flag takes, in one word; by default what its type comes to."""
+    return SettingMeta(group, role, marks, metavar)
 
 
 _MODEL, _TASK, _HAYSTACK, _GRID, _TEMPLATE, _SCORING, _RUN = (
@@ -146,109 +150,120 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     # model
-    model: Annotated[str, _MODEL("asked", "model_identity", "shared")] = "baseline/bm25"
-    """Who answers: BACKEND/NAME, as openai/gpt-4o; several: repeat the flag, in YAML a list; a
-    training's checkpoints: 'hf/run/step-*'."""
-    label: Annotated[str, _MODEL("free", "shared", "rare")] = ""
-    """The model's short name in figures, tables and CSV; by default BACKEND/NAME."""
-    step: Annotated[int | None, _MODEL("free", "shared", "rare"), Field(ge=0, le=MOST_WHOLE)] = None
-    """The training step that a checkpoint is of; of --model 'hf/run/step-*' each folder's own."""
-    base_url: Annotated[str | None, _MODEL("asked", "model_identity", "shared")] = None
-    """Address of a compatible server, as http://127.0.0.1:8000/v1."""
-    model_options: Annotated[dict[str, Any], _MODEL("asked", "model_identity", "shared")] = {}
-    """The back end's own options, KEY=VALUE."""
-    trust_remote_code: Annotated[bool, _MODEL("asked", "shared", "rare")] = False
-    """Run the Python code that comes with a model (hf, lmdeploy): only what you trust."""
-    tokenizer: Annotated[str, _MODEL("built", "shared", "executes_or_opens", "from_other_run")] = (
-        "auto"
+    model: Annotated[str, _MODEL("asked", "model_identity", "shared", metavar="BACKEND/NAME")] = (
+        "baseline/bm25"
     )
-    """Whose tokens lengths count; auto: the model's own; server: ask base_url."""
+    """The model, e.g. openai/gpt-4o. For several repeat the flag, or write a list in YAML; for the
+    checkpoints of a training: 'hf/run/step-*'."""
+    label: Annotated[str, _MODEL("free", "shared")] = ""
+    """Short name of the model in figures and tables. By default BACKEND/NAME."""
+    step: Annotated[int | None, _MODEL("free", "shared"), Field(ge=0, le=MOST_WHOLE)] = None
+    """Training step of a checkpoint. With 'hf/run/step-*' it is read from each folder's name."""
+    base_url: Annotated[str | None, _MODEL("asked", "model_identity", "shared", metavar="URL")] = (
+        None
+    )
+    """Address of the server, e.g. http://127.0.0.1:8000/v1."""
+    model_options: Annotated[dict[str, Any], _MODEL("asked", "model_identity", "shared")] = {}
+    """Options of the back end (needlemap help options)."""
+    trust_remote_code: Annotated[bool, _MODEL("asked", "shared")] = False
+    """Run Python code that comes with a model (hf, lmdeploy). Only for models that you trust."""
+    tokenizer: Annotated[
+        str, _MODEL("built", "shared", "executes_or_opens", "from_other_run", metavar="NAME")
+    ] = "auto"
+    """Tokenizer for lengths, e.g. qwen3. auto: the model's."""
     max_answer_tokens: Annotated[
-        int, _MODEL("asked", "from_other_run"), Field(ge=1, le=MOST_LENGTH)
+        int, _MODEL("asked", "from_other_run", metavar="TOKENS"), Field(ge=1, le=MOST_LENGTH)
     ] = 300
-    """The answer's budget in tokens."""
-    thinking_tokens: Annotated[int | None, _MODEL("asked"), Field(ge=1, le=MOST_LENGTH)] = None
-    """A reasoning model's budget before its answer; no part of lengths."""
+    """Most tokens of an answer."""
+    thinking_tokens: Annotated[
+        int | None, _MODEL("asked", metavar="TOKENS"), Field(ge=1, le=MOST_LENGTH)
+    ] = None
+    """Most tokens of a reasoning model's thoughts. They do not count into the length."""
     temperature: Annotated[
         float | None,
-        _MODEL("asked", "model_identity", "shared"),
+        _MODEL("asked", "model_identity", "shared", metavar="NUMBER|none"),
         Field(ge=0, le=100),
     ] = 0.0
-    """Sampling temperature; 'none' leaves the field out."""
-    request: Annotated[dict[str, Any], _MODEL("asked", "model_identity", "shared", "rare")] = {}
-    """Any further request field, KEY=VALUE."""
-    logprobs: Annotated[bool, _MODEL("free", "shared", "rare")] = False
-    """Keep each answer token's log-probability and the likeliest other token; asks for no other
-    answer."""
+    """Sampling temperature. none: send none."""
+    request: Annotated[dict[str, Any], _MODEL("asked", "model_identity", "shared")] = {}
+    """Any other field of the request."""
+    logprobs: Annotated[bool, _MODEL("free", "shared")] = False
+    """Keep the log-probability of each answer token and of the likeliest other token. It does not
+    change the answer."""
     stream: Annotated[bool, _MODEL("free", "shared")] = False
-    """Have the server send each answer as it is written: for servers that only stream, and proxies
-    that cut long silences; records then hold the time to the first token."""
+    """Stream answers: for servers that only stream, and proxies that cut long silences. Records the
+    time to the first token."""
     # task
-    task: Annotated[str, _TASK("asked", "executes_or_opens", "family")] = "single"
-    """What is hidden and asked; see needlemap list tasks."""
+    task: Annotated[str, _TASK("asked", "executes_or_opens", "family", metavar="NAME")] = "single"
+    """What is hidden (needlemap list tasks)."""
     task_options: Annotated[dict[str, Any], _TASK("asked", "executes_or_opens")] = {}
-    """The task's own options, KEY=VALUE; see docs/tasks.md."""
+    """Options of the task (needlemap help options)."""
     needle: Annotated[str, _TASK("built", "family", "check")] = ""
-    """The fact to hide; by default a locker code, drawn afresh for each repeat."""
-    needles: Annotated[list[str], _TASK("built", "family", "rare")] = []
-    """Several facts (task multi); repeat the flag."""
+    """Fact to hide. By default a random locker code."""
+    needles: Annotated[list[str], _TASK("built", "family")] = []
+    """Several facts to hide, for task multi (repeatable)."""
     question: Annotated[str, _TASK("built", "family", "check")] = ""
-    """What is asked."""
-    answer: Annotated[str | None, _TASK("built", "family", "rare")] = None
-    """A right answer; the needle itself when not given."""
+    """Question to ask."""
+    answer: Annotated[str | None, _TASK("built", "family")] = None
+    """A correct answer. By default the needle itself."""
     keywords: Annotated[list[str], _TASK("built", "family", "check")] = []
-    """Words that a right answer holds; one a flag."""
-    spread: Annotated[Literal["chain", "chain-as-coded", "even"], _TASK("built", "rare")] = "chain"
-    """How several needles are spread."""
-    diff: Annotated[float, _TASK("built", "rare"), Field(ge=0, le=100)] = 10.0
-    """Chain: percent of depth from one needle to the next."""
-    draw: Annotated[dict[str, list[str] | str], _TASK("built", "family", "check", "rare")] = {}
+    """Text that a correct answer contains (repeatable)."""
+    spread: Annotated[Literal["chain", "chain-as-coded", "even"], _TASK("built")] = "chain"
+    """How several needles are spread over the haystack."""
+    diff: Annotated[float, _TASK("built", metavar="PERCENT"), Field(ge=0, le=100)] = 10.0
+    """With --spread chain: depth from one needle to the next."""
+    draw: Annotated[
+        dict[str, list[str] | str], _TASK("built", "family", "check", metavar="KEY=VALUES")
+    ] = {}
     """Values for {placeholders}: a list, or low:high."""
     distractors: Annotated[
         int | list[str],
         BeforeValidator(lambda value: _counted(value)),
         AfterValidator(lambda value: _sentences(value)),
-        _TASK("built", "sentences", "rare"),
+        _TASK("built", "sentences", metavar="N|FILE"),
     ] = 0
-    """Sentences like the needle, hidden too: N drawn from its slots, or a file of one's own."""
-    prompts_of: Annotated[str | PromptSource, _TASK("built", "executes_or_opens", "rare")] = ""
-    """A run's folder: ask exactly its prompts; all but model and scorer is as there."""
+    """Sentences like the needle, hidden too: N drawn from its slots, or a file of your own."""
+    prompts_of: Annotated[
+        str | PromptSource, _TASK("built", "executes_or_opens", metavar="RUN")
+    ] = ""
+    """Send exactly the prompts of this run. Only the model and the scorer may differ from it."""
     language: Annotated[
         Literal["english", "chinese"], BeforeValidator(spelt_out), _TASK("built")
     ] = "english"
-    """Of template and generated haystack; en and zh are short for them."""
+    """Language of the template and the generated haystack. en and zh are accepted too."""
     # haystack
-    haystack: Annotated[str, _HAYSTACK("built", "check")] = "generated"
-    """Its source: generated, folder, jsonl, txt, hub, a plug-in's; a path says which."""
-    haystack_path: Annotated[str | None, _HAYSTACK("built", "executes_or_opens", "check")] = None
-    """Folder of documents (with subfolders), one document, JSON Lines, or a hub name."""
-    file_list: Annotated[list[str], _HAYSTACK("built", "executes_or_opens", "rare")] = []
-    """Which files of a folder of JSON Lines, in this order."""
-    order: Annotated[Literal["listed", "shuffled", "cumulative"], _HAYSTACK("built", "rare")] = (
-        "shuffled"
-    )
-    """Order of documents by repeat."""
-    shuffle: Annotated[Literal["none", "sentences"], _HAYSTACK("built", "rare")] = "none"
-    """Put the sentences of each document in any order: a haystack without a thread."""
+    haystack: Annotated[str, _HAYSTACK("built", "check", metavar="NAME")] = "generated"
+    """Kind of haystack: generated, folder, jsonl, txt, hub, or a plug-in's. --haystack-path chooses
+    it."""
+    haystack_path: Annotated[
+        str | None, _HAYSTACK("built", "executes_or_opens", "check", metavar="PATH")
+    ] = None
+    """Your own text: folder, document, JSON Lines, hub name."""
+    file_list: Annotated[list[str], _HAYSTACK("built", "executes_or_opens", metavar="FILE")] = []
+    """Files to use of a folder of JSON Lines, in this order (repeatable)."""
+    order: Annotated[Literal["listed", "shuffled", "cumulative"], _HAYSTACK("built")] = "shuffled"
+    """Order of the documents in each repeat."""
+    shuffle: Annotated[Literal["none", "sentences"], _HAYSTACK("built")] = "none"
+    """Shuffle the sentences of each document, so that the haystack has no thread."""
     joined: Annotated[Literal["paragraphs", "text", "tokens"], _HAYSTACK("built", "older")] = (
         "paragraphs"
     )
     """How documents are joined."""
-    haystack_repeat: Annotated[bool, _HAYSTACK("free", "rare")] = False
-    """Repeat a source that is too short, and say so."""
-    collisions: Annotated[Literal["error", "warn"], _HAYSTACK("free", "rare")] = "error"
-    """When the haystack already holds the answer."""
+    haystack_repeat: Annotated[bool, _HAYSTACK("free")] = False
+    """Repeat a haystack that is too short, and report it."""
+    collisions: Annotated[Literal["error", "warn"], _HAYSTACK("free")] = "error"
+    """What to do if the haystack already holds the answer."""
     # grid
     lengths: Annotated[Lengths, _GRID("grid", "ab")] = Lengths.parse("1k:16k:8:log")
-    """Tokens: a list as 1k,4k or min:max:count[:linear|log]."""
+    """Lengths, e.g. 1k,4k or 1k:128k:8."""
     depths: Annotated[Depths, _GRID("grid", "per_family", "ab")] = Depths.parse("0:100:11")
-    """Percent: a list as 0,50 or min:max:count[:linear|sigmoid]."""
+    """Depths, e.g. 0,50 or 0:100:5."""
     repeats: Annotated[int, _GRID("free"), Field(ge=1, le=MOST_REPEATS)] = 1
-    """Draws of each cell: other documents, other values."""
-    first_repeat: Annotated[int, _GRID("free", "rare"), Field(ge=0, le=MOST_LENGTH)] = 0
+    """Prompts per cell, with other documents."""
+    first_repeat: Annotated[int, _GRID("free"), Field(ge=0, le=MOST_LENGTH)] = 0
     """Number of the first repeat, to add more to a finished run."""
-    ask_twice: Annotated[int, _GRID("free", "rare"), Field(ge=0, le=MOST_REPEATS)] = 0
-    """Ask so many prompts a second time: how much answers differ for no reason (noise floor)."""
+    ask_twice: Annotated[int, _GRID("free"), Field(ge=0, le=MOST_REPEATS)] = 0
+    """Send N prompts a second time, to see how much answers vary for no reason (noise floor)."""
     sigmoid_ends: Annotated[Literal["keep", "squash"], _GRID("grid", "older")] = "keep"
     """Sigmoid: keep 0 and 100, or squash them too."""
     depth_rounding: Annotated[Literal["none", "round", "truncate"], _GRID("grid", "older")] = "none"
@@ -259,86 +274,96 @@ class Settings(BaseModel):
     """Where a needle may go."""
     counts: Annotated[Literal["prompt", "context"], _GRID("built", "older")] = "prompt"
     """What a length counts: all, or the context alone."""
-    reserve_tokens: Annotated[int | None, _GRID("built", "older"), Field(ge=0, le=MOST_LENGTH)] = (
-        None
-    )
-    """Taken off each length; the answer's budget if not given."""
+    reserve_tokens: Annotated[
+        int | None, _GRID("built", "older", metavar="TOKENS"), Field(ge=0, le=MOST_LENGTH)
+    ] = None
+    """Tokens taken off each length. By default the answer's budget."""
     framing_tokens: Annotated[
-        int, _GRID("built", "check", "rare"), Field(ge=LEAST_FRAMING, le=100_000)
+        int, _GRID("built", "check", metavar="TOKENS"), Field(ge=LEAST_FRAMING, le=100_000)
     ] = 0
-    """Tokens that the server's chat template adds; they count into the length."""
+    """Tokens that the server's chat template adds. They count as part of the length."""
     # template
-    template: Annotated[str, _TEMPLATE("built", "executes_or_opens", "check", "rare")] = "auto"
-    """Its name or a YAML file; auto: by language and kind of model."""
-    question_position: Annotated[Literal["end", "start"], _TEMPLATE("built", "rare")] = "end"
-    """Question after or before the haystack."""
+    template: Annotated[
+        str, _TEMPLATE("built", "executes_or_opens", "check", metavar="NAME|FILE")
+    ] = "auto"
+    """Prompt template: a name or a YAML file. auto: by language and kind of model."""
+    question_position: Annotated[Literal["end", "start"], _TEMPLATE("built")] = "end"
+    """Put the question after or before the haystack."""
     guide: Annotated[bool, _TEMPLATE("built", "older")] = False
     """Ask the model to think of the relevant part first."""
-    answer_prefix: Annotated[str, _TEMPLATE("built", "rare")] = ""
-    """The answer's beginning, given to the model; {task}: the task's own."""
+    answer_prefix: Annotated[str, _TEMPLATE("built")] = ""
+    """Start of the answer, given to the model. {task}: the task's own."""
     # scoring
-    scorer: Annotated[str, _SCORING("scored", "executes_or_opens")] = "auto"
-    """Its name, see needlemap list scorers; auto: the task's."""
-    scorer_options: Annotated[dict[str, Any], _SCORING("scored", "rare")] = {}
-    """The scorer's own options, KEY=VALUE."""
+    scorer: Annotated[str, _SCORING("scored", "executes_or_opens", metavar="NAME")] = "auto"
+    """Scoring rule (needlemap list scorers). auto: by task."""
+    scorer_options: Annotated[dict[str, Any], _SCORING("scored")] = {}
+    """Options of the scorer (needlemap help options)."""
     # run
     mode: Annotated[
         Literal["exact", "bins", "single", "cold"],
-        _RUN("asked", "shared", "from_other_run", "ab", "rare"),
+        _RUN("asked", "shared", "from_other_run", "ab"),
     ] = "exact"
-    """How prompts share their beginnings; see docs/plan.md."""
+    """How prompts share prefixes, for prompt caches (needlemap help plan)."""
     seed: Annotated[int, _RUN("asked", "from_other_run", "ab"), Field(ge=-(2**63), lt=2**63)] = 0
-    """Fixes documents, order and drawn values."""
+    """Seed of documents, order and drawn values."""
     concurrency: Annotated[int, _RUN("free", "per_model", "ab"), Field(ge=1, le=MOST_AT_A_TIME)] = 4
     """Requests at a time."""
-    retries: Annotated[int, _RUN("free", "per_model", "check", "rare"), Field(ge=0, le=1000)] = 6
-    """Further attempts after a passing failure."""
+    retries: Annotated[int, _RUN("free", "per_model", "check"), Field(ge=0, le=1000)] = 6
+    """Further attempts after a temporary failure."""
     timeout_s: Annotated[
-        float, _RUN("free", "per_model", "check", "rare"), Field(gt=0, le=MOST_S)
+        float, _RUN("free", "per_model", "check", metavar="SECONDS"), Field(gt=0, le=MOST_S)
     ] = 600.0
-    """For one attempt, in seconds."""
-    wait: Annotated[Seconds, _RUN("free", "per_model", "check"), Field(ge=0, le=MOST_S)] = 0.0
-    """Wait so long for a server that is not there yet, as 5m."""
-    pause_s: Annotated[float, _RUN("free", "older"), Field(ge=0, le=MOST_S)] = 0.0
-    """Rest after each answer, in seconds."""
-    limit_usd: Annotated[float | None, _RUN("free", "shared", "check"), Field(gt=0, le=1e9)] = None
-    """Stop before spending more, in US dollars."""
-    limit_tokens: Annotated[
-        Tokens | None, _RUN("free", "shared", "check"), Field(gt=0, le=10**15)
-    ] = None
-    """Stop before asking more prompt and answer tokens, as 100k or 2M."""
-    limit_time: Annotated[Seconds | None, _RUN("free", "shared", "ab"), Field(gt=0, le=MOST_S)] = (
-        None
+    """Time limit of one attempt."""
+    wait: Annotated[
+        Seconds, _RUN("free", "per_model", "check", metavar="DURATION"), Field(ge=0, le=MOST_S)
+    ] = 0.0
+    """Wait up to this long for the server, e.g. 5m."""
+    pause_s: Annotated[float, _RUN("free", "older", metavar="SECONDS"), Field(ge=0, le=MOST_S)] = (
+        0.0
     )
-    """Stop this start after so long, as 90s or 1h30m; a resume has as long again."""
-    seek: Annotated[Percent | None, _RUN("free"), Field(gt=1, lt=99.9)] = None
-    """Ask where it matters for the length up to which the mean is so high, as 85."""
-    within: Annotated[Percent, _RUN("free", "rare"), Field(ge=3, le=100)] = 30.0
-    """With --seek: how narrow, as 30% or 10% either side."""
-    until: Annotated[str, _RUN("free", "executes_or_opens")] = ""
-    """Stop when decided: no-worse-than RUN:POINTS, a reference."""
-    scope: Annotated[Literal["these", "new"], _RUN("free", "rare")] = "these"
-    """With --until: what the verdict holds for, these prompts or new haystacks too (72 or more)."""
+    """Pause after each answer."""
+    limit_usd: Annotated[
+        float | None, _RUN("free", "shared", "check", metavar="USD"), Field(gt=0, le=1e9)
+    ] = None
+    """Stop before spending more than this."""
+    limit_tokens: Annotated[
+        Tokens | None, _RUN("free", "shared", "check", metavar="TOKENS"), Field(gt=0, le=10**15)
+    ] = None
+    """Stop before more tokens than this, e.g. 100k or 2M."""
+    limit_time: Annotated[
+        Seconds | None, _RUN("free", "shared", "ab", metavar="DURATION"), Field(gt=0, le=MOST_S)
+    ] = None
+    """Stop after this long, e.g. 1h30m, at every start."""
+    seek: Annotated[Percent | None, _RUN("free", metavar="PERCENT"), Field(gt=1, lt=99.9)] = None
+    """Find the longest length with this mean, e.g. 85."""
+    within: Annotated[Percent, _RUN("free", metavar="PERCENT"), Field(ge=3, le=100)] = 30.0
+    """With --seek: how narrow, e.g. 30% or 10% either side."""
+    until: Annotated[str, _RUN("free", "executes_or_opens", metavar="RULE")] = ""
+    """no-worse-than RUN:POINTS: stop once that is decided."""
+    scope: Annotated[Literal["these", "new"], _RUN("free")] = "these"
+    """With --until: the verdict is about these prompts, or new haystacks too (72 or more)."""
     requests_per_minute: Annotated[
-        float | None, _RUN("free", "per_model", "check", "rare"), Field(gt=0, le=1e9)
+        float | None, _RUN("free", "per_model", "check", metavar="N"), Field(gt=0, le=1e9)
     ] = None
-    """Send no more, evenly; a server's own limits are learned anyway."""
+    """Most requests a minute, evenly spread. A server's own limits are learned anyway."""
     tokens_per_minute: Annotated[
-        Tokens | None, _RUN("free", "per_model", "check", "rare"), Field(gt=0, le=10**15)
+        Tokens | None, _RUN("free", "per_model", "check", metavar="TOKENS"), Field(gt=0, le=10**15)
     ] = None
-    """Send no more prompt and answer tokens, evenly, as 100k."""
-    canary: Annotated[bool, _RUN("free", "rare")] = True
-    """Ask one small trial first, and stop if something is wrong."""
-    closed_book: Annotated[bool, _RUN("free", "rare")] = False
-    """Also ask each question without a haystack: what is known anyway proves nothing."""
-    prices: Annotated[dict[str, float], _RUN("free", "shared", "per_model", "check", "rare")] = {}
-    """Own prices, US dollars per million: input=, cached_input=, output=."""
-    save: Annotated[bool, _RUN("free", "shared", "rare")] = True
-    """Keep the run folder; off: only the printed map is left."""
+    """Most prompt and answer tokens a minute, evenly spread, e.g. 100k."""
+    canary: Annotated[bool, _RUN("free")] = True
+    """Send one small prompt first, and stop if something is wrong."""
+    closed_book: Annotated[bool, _RUN("free")] = False
+    """Also ask each question without a haystack, to see what the model knows anyway."""
+    prices: Annotated[
+        dict[str, float], _RUN("free", "shared", "per_model", "check", metavar="KEY=USD")
+    ] = {}
+    """Your prices in US dollars per million tokens: input=, cached_input=, output=."""
+    save: Annotated[bool, _RUN("free", "shared")] = True
+    """Keep the run folder. --no-save: only print the map."""
     save_contexts: Annotated[bool, _RUN("free", "shared", "older")] = False
     """Also write every context as a text file into the run folder."""
     quiet: Annotated[bool, _RUN("free", "shared", "check")] = False
-    """Print the result only."""
+    """Print only the result."""
 
     @field_validator("*", mode="before")
     @classmethod

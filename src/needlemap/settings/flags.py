@@ -1,15 +1,16 @@
 """Command-line flags made from the settings: each setting is one flag of the same name, with
 the same help.
 
-The older tools' names and ways are flags too, hidden from `--help` and listed in
-docs/coming-from.md.
+The older tools' names and ways are flags too, hidden from `--help` and listed by
+`needlemap help from-opencompass`.
 """
 
 from __future__ import annotations
 
 import inspect
 from ast import literal_eval
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, get_args, get_origin
@@ -27,17 +28,20 @@ from needlemap.settings.older_names import REFUSED, TABLE, explained
 from needlemap.shelves import PRESETS
 
 HELP_ALL = "--help-all"
-RARE = "rare cases"  # ends the name of a group that only --help-all shows
+_LATER = " (--help-all)"  # ends the group of a flag that --help leaves to --help-all
 _TEXTS = ("file_list", "needles", "keyword", "substr_validation_words")  # lists of texts
 _ARGUMENTS, _OWN = "Arguments", "Options"  # the groups of what only this command takes
 _ORDER = (_ARGUMENTS, "Model", "Grid", "Task", "Haystack", "Template", "Scoring", _OWN, "Run")
+# Under which groups `--help` shows the few flags of others, so that it fits one screen.
+_AMONG = {"Haystack": "Task", "Template": "Task", "Scoring": "Task", "Run": _OWN}
+_OLDER = frozenset(row.name for row in TABLE)
 _LISTS = tuple({*(row.name for row in TABLE if row.words), *_TEXTS})
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists its flags by the settings' groups. `--help` leaves the rare
-    ones to `--help-all`. It takes the older tools' spelling too: `_` for `-` in a flag's name,
-    True and False behind it, and several words behind one that takes a list.
+    """A command whose help lists its flags by the settings' groups. `--help` shows those of every
+    day, `--help-all` all of them. It takes the older tools' spelling too: `_` for `-` in a flag's
+    name, True and False behind it, and several words behind one that takes a list.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -59,27 +63,54 @@ class GroupedCommand(TyperCommand):
         """One section a group, and what else there is to read."""
         parameters = self.get_params(ctx)
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _ORDER}
-        for parameter in parameters:
+        left_out = False
+        # Of a group, the flags of every day come first.
+        for parameter in sorted(parameters, key=_is_later):
             row = parameter.get_help_record(ctx)
+            if row is None:
+                continue
+            if _is_later(parameter) and HELP_ALL not in ctx.meta:
+                left_out = True
+                continue
             own = _OWN if parameter.param_type_name == "option" else _ARGUMENTS
-            if row is not None:
-                panel = getattr(parameter, "rich_help_panel", None) or own
-                name, words = row
-                shown = name if own == _OWN else name.split(" <")[0]  # without its Python type
-                groups.setdefault(panel, []).append((shown, words))
+            name = str(getattr(parameter, "rich_help_panel", None) or own).removesuffix(_LATER)
+            if HELP_ALL not in ctx.meta:
+                name = _AMONG.get(name, name)
+            groups.setdefault(name, []).append(_row(*row, is_argument=own == _ARGUMENTS))
         if not groups["Grid"]:  # what a command asks is in its own flags
             groups = {name: groups[name] for name in (_ARGUMENTS, "Model", _OWN)} | groups
-        rare = [name for name, rows in groups.items() if rows and name.endswith(RARE)]
         for name, rows in groups.items():
-            if rows and (name not in rare or HELP_ALL in ctx.meta):
+            if rows:
                 with formatter.section(name):
                     formatter.write_dl(rows)
-        if rare and HELP_ALL not in ctx.meta:
+        if left_out:
             _write(formatter, f"All flags: {ctx.command_path} {HELP_ALL}")
-        elif any(getattr(parameter, "hidden", False) for parameter in parameters):
+        elif HELP_ALL in ctx.meta and any(each.name in _OLDER for each in parameters):
             _write(
-                formatter, "The older tools' names and ways are flags too: see docs/coming-from.md."
+                formatter,
+                "Names of the older tools: needlemap help from-opencompass",
             )
+
+
+def later(group: str) -> str:
+    """Return the name of a group's part that `--help` leaves to `--help-all`."""
+    return group + _LATER
+
+
+def _is_later(parameter: Any) -> bool:
+    return str(getattr(parameter, "rich_help_panel", None)).endswith(_LATER)
+
+
+def _row(name: str, words: str, *, is_argument: bool) -> tuple[str, str]:
+    """A flag or an argument and its help, without a Python type, and without the bounds of a
+    number, which only a wrong one needs."""
+    words, _, extra = words.removesuffix("]").partition("  [")
+    for part in extra.split("; "):
+        if part.startswith("default: "):
+            words += f" (default {part.removeprefix('default: ')})"
+        elif part == "required":
+            words += " (required)"
+    return name.split(" <")[0] if is_argument else name, words
 
 
 def _write(formatter: Any, words: str) -> None:
@@ -91,16 +122,30 @@ def _write(formatter: Any, words: str) -> None:
 Completion = Callable[[str], list[str]]  # what stands behind a flag, by how it begins
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How the help of a command shows settings.
+
+    everyday: those in `--help`; the others wait for `--help-all`. nowhere: those in neither, as
+    they mean nothing to the command: it takes them all the same, so that the flags of another
+    command can be typed again, or says what to type instead. texts: its own help of some.
+    """
+
+    everyday: Collection[str] = ()
+    nowhere: Collection[str] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
 def flags_of(
     names: Sequence[str],
     completion_of: Callable[[str], Completion | None],
-    texts: Mapping[str, str],
+    shown: Shown,
 ) -> list[inspect.Parameter]:
     """The flags of some settings, those of the older tools' names too.
 
-    completion_of: what a shell offers for a setting. texts: a command's own help of a setting.
+    completion_of: what a shell offers for a setting. shown: how a command's help shows them.
     """
-    made = [_parameter(name, completion_of(name), texts.get(name, "")) for name in names]
+    made = [_parameter(name, completion_of(name), shown) for name in names]
     return made + [
         _hidden(row.name)
         for row in TABLE
@@ -222,7 +267,7 @@ def _texts(word: str) -> list[str]:
     return [str(part) for part in found] if isinstance(found, list) else [word]
 
 
-def _parameter(name: str, completion: Completion | None, text: str) -> inspect.Parameter:
+def _parameter(name: str, completion: Completion | None, shown: Shown) -> inspect.Parameter:
     flag = f"--{name.replace('_', '-')}"
     field, known = Settings.model_fields[name], KNOWN[name]
     kind: Any = Optional[str]  # noqa: UP045 - typer reads it at run time
@@ -232,16 +277,16 @@ def _parameter(name: str, completion: Completion | None, text: str) -> inspect.P
         get_origin(field.annotation) in (list, dict) and "sentences" not in known.marks
     ):
         kind = Optional[list[str]]  # noqa: UP045
-    shown = help_texts()[name]
+    text = help_texts()[name]
     if _worth_showing(field):
-        shown += f" (default {field.default})"
+        text += f" (default {field.default})"
     option = typer.Option(
         flag,
-        help=text or shown,
-        metavar=_taken_of_file(field) if "sentences" in known.marks else taken(field.annotation),
-        rich_help_panel=f"{known.group}, {RARE}" if "rare" in known.marks else known.group,
+        help=shown.texts.get(name, text),
+        metavar=known.metavar or taken(field.annotation),
+        rich_help_panel=known.group if name in shown.everyday else later(known.group),
         show_default=False,
-        hidden="older" in known.marks,
+        hidden="older" in known.marks or name in shown.nowhere,
         autocompletion=completion,
     )
     return _keyword(name, kind, option)
@@ -269,28 +314,25 @@ def _hidden(name: str) -> inspect.Parameter:
 
 def taken(kind: Any) -> str | None:
     """What a flag of this type takes, in the help's words: its choices, KEY=VALUE, a path, a
-    number, or text. None for a switch."""
+    number, or text. None for a switch. What else is typed, such as a DURATION, its own metavar
+    names."""
     if get_origin(kind) is Literal:
         return "|".join(map(str, get_args(kind)))
     if get_origin(kind) is dict:
         return "KEY=VALUE"
     if kind in (Lengths, Depths):
-        return "SPEC"
+        return "TOKENS" if kind is Lengths else "PERCENT"
     kinds = {kind, *get_args(kind)}
     kinds |= {inner for each in kinds if get_origin(each) is list for inner in get_args(each)}
     if bool in kinds:
         return None
     if kinds & {int, float}:
-        return "SPEC" if str in kinds else "NUMBER"
+        return "NUMBER" if float in kinds else "N"
     return "PATH" if Path in kinds else "TEXT"
 
 
-def _taken_of_file(field: FieldInfo) -> str:
-    return "FILE|N" if int in get_args(field.annotation) else "FILE"
-
-
 def _worth_showing(field: FieldInfo) -> bool:
-    return field.default not in (None, "", [], {}, False)
+    return field.default is not True and field.default not in (None, "", [], {}, False, "auto")
 
 
 def mapping_of(name: str, pairs: Sequence[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The older tools' names for our settings: the one table, also printed in docs/coming-from.md.
+"""The older tools' names for our settings: the one table, also printed in docs/from-opencompass.md.
 
 A name is translated before settings are checked, in YAML and on the command line alike.
 """
@@ -169,23 +169,27 @@ ELSEWHERE = {
         "a data set is 'task' and 'haystack'; a model's kind stands before the slash of 'model'"
     ),
     "reader_cfg": "leave it out: there are no columns to name",
-    "infer_cfg": "the prompt is 'template' (docs/templates.md), the budget 'max_answer_tokens'",
-    "eval_cfg": "'scorer' and 'scorer_options' (docs/scorers.md)",
-    "meta_template": "the model's chat template, or 'template' (docs/templates.md)",
-    "max_seq_len": "'model_options: {session_len: N}' for lmdeploy (docs/models.md)",
-    "model_kwargs": "'model_options', as device_map=auto (docs/models.md)",
-    "engine_config": "'model_options' (docs/models.md)",
-    "generation_kwargs": "'temperature', and 'request' for other fields (docs/models.md)",
-    "gen_config": "'temperature', and 'request' for other fields (docs/models.md)",
-    "tokenizer_path": "'tokenizer' (docs/tokenizers.md)",
-    "tokenizer_kwargs": "leave it out: a vocabulary is read from its file (docs/tokenizers.md)",
+    "infer_cfg": (
+        "the prompt is 'template' (needlemap help templates), the budget 'max_answer_tokens'"
+    ),
+    "eval_cfg": "'scorer' and 'scorer_options' (needlemap help scorers)",
+    "meta_template": "the model's chat template, or 'template' (needlemap help templates)",
+    "max_seq_len": "'model_options: {session_len: N}' for lmdeploy (needlemap help models)",
+    "model_kwargs": "'model_options', as device_map=auto (needlemap help models)",
+    "engine_config": "'model_options' (needlemap help models)",
+    "generation_kwargs": "'temperature', and 'request' for other fields (needlemap help models)",
+    "gen_config": "'temperature', and 'request' for other fields (needlemap help models)",
+    "tokenizer_path": "'tokenizer' (needlemap help tokenizers)",
+    "tokenizer_kwargs": (
+        "leave it out: a vocabulary is read from its file (needlemap help tokenizers)"
+    ),
     "batch_padding": "leave it out: no prompt is padded",
-    "batch_size": "'concurrency' (docs/models.md)",
-    "end_str": "'request: {stop: [WORD]}' (docs/models.md)",
-    "run_cfg": "the flag --gpus-per-worker (docs/cluster.md)",
+    "batch_size": "'concurrency' (needlemap help models)",
+    "end_str": "'request: {stop: [WORD]}' (needlemap help models)",
+    "run_cfg": "the flag --gpus-per-worker (needlemap help cluster)",
     "datasets": "one file of settings, with 'lengths' and 'depths'",
     "models": "one file of settings for each model, with 'model'",
-    "summarizer": "leave it out: 'needlemap report' shows any run (docs/report.md)",
+    "summarizer": "leave it out: 'needlemap report' shows any run (needlemap help report)",
     "work_dir": "the flag -o FOLDER",
 }
 # Flags of its scripts that are other things there, by the command that does the same here.
@@ -253,14 +257,16 @@ def explained(name: str, where: str, command: str = "") -> str:
     """
     ours = _SCRIPTS.get(command, {}).get(name) or ELSEWHERE.get(name)
     if ours:
-        return f"'{name}' {where} is OpenCompass's. Here: {ours}. See docs/coming-from.md."
+        return (
+            f"'{name}' {where} is OpenCompass's. Here: {ours}. See needlemap help from-opencompass."
+        )
     row = BY_NAME.get(name)
     if row is None or not command:
         return ""
     tools = row.tool.replace(", ", " and ")
     return (
         f"'{name}' {where} is {tools}'s. Here: {row.ours}, of needlemap run and not of needlemap "
-        f"{command}. See docs/coming-from.md."
+        f"{command}. See needlemap help from-opencompass."
     )
 
 
@@ -352,7 +358,8 @@ def implied(raw: Iterable[str]) -> Implied | None:
         both = " and ".join(f"{', '.join(those)} ({tool})" for tool, those in names.items())
         raise SettingsError(
             f"Names of two tools, which count and place differently: {both}. Name a preset "
-            f"(needlemap list presets), or write needlemap's names (docs/coming-from.md)."
+            f"(needlemap list presets), or write needlemap's names "
+            f"(needlemap help from-opencompass)."
         )
     if set(others) - {_BOTH} or names:  # a tool is known: its preset has what both have
         others.pop(_BOTH, None)

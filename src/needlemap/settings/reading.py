@@ -1,5 +1,7 @@
-"""From presets, YAML files and flags to checked settings. Later ones win: defaults, preset,
-file, flags."""
+"""Read settings from presets, YAML files and flags, and check them.
+
+Later ones win: defaults, preset, file, flags.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,10 @@ COMMAND = "the command line"
 
 @dataclass(frozen=True, slots=True)
 class SettingsLayer:
-    """Settings that are written in one place. ours: in a preset of this package."""
+    """Settings that are written in one place.
+
+    where: the place, in words. ours: whether it is a preset of this package.
+    """
 
     where: str
     data: Mapping[str, Any]
@@ -63,9 +68,15 @@ class SettingsLayer:
 
 @dataclass(frozen=True, slots=True)
 class Unheeded:
-    """A setting that nothing would read. where: who gave it. why: what to tell. replaced:
-    whether what decides it was given later, so that it is left out without a word, as a
-    preset's always is."""
+    """A setting that nothing would read.
+
+    Attributes:
+        name: Its name.
+        where: The place that set it.
+        why: Why nothing reads it, in words.
+        replaced: Whether what decides that was set later. Then it is left out without a word, as a
+            preset's always is.
+    """
 
     name: str
     where: str
@@ -75,8 +86,13 @@ class Unheeded:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Settings, those that were left out since nothing would read them, and what older tools'
-    names brought."""
+    """Settings as they were read.
+
+    Attributes:
+        settings: The settings.
+        unheeded: Those that were left out because nothing would read them.
+        older: What older tools' names brought; None for nothing.
+    """
 
     settings: Settings
     unheeded: list[Unheeded]
@@ -84,23 +100,25 @@ class Reading:
 
     @property
     def note(self) -> str:
-        """A note on the rules that older tools' names bring; '' for none, and where it is
-        quiet."""
-        settings, older = self.settings, self.older
-        return older.note(settings.model_dump()) if older and not settings.quiet else ""
+        """Return a note on the rules that older tools' names bring.
+
+        '' for none, and if the run is quiet.
+        """
+        if self.older is None or self.settings.quiet:
+            return ""
+        return self.older.note(self.settings.model_dump())
 
 
 def configure(named: str | None = None, given: Mapping[str, Any] | None = None) -> Settings:
-    """Settings from a preset's name or a .yaml file (which may itself name a preset),
-    overridden by `given`.
+    """Return the settings of a preset or a .yaml file, overridden by `given`.
 
-    Raises SettingsError for unknown names (with the nearest known one), unreadable files,
-    wrong values, and settings that nothing would read.
+    A file may itself name a preset. Raises SettingsError for unknown names (with the nearest known
+    one), unreadable files, wrong values, and settings that nothing would read.
     """
     reading = read_settings(named, given or {})
-    for each in reading.unheeded:
-        if not each.replaced:
-            raise SettingsError(each.why)
+    for setting in reading.unheeded:
+        if not setting.replaced:
+            raise SettingsError(setting.why)
     return reading.settings
 
 
@@ -110,23 +128,28 @@ def read_settings(
     between: Mapping[str, Mapping[str, Any]] | None = None,
     subject: Mapping[str, Any] | None = None,
 ) -> Reading:
-    """What `configure` gives, and what it left out.
+    """Return what `configure` does, and what it left out.
 
-    between: settings by where they stand, which override the preset and are overridden.
-    subject: of several models that are named together, the one that is meant, with settings of
-    its own. Raises SettingsError.
+    Args:
+        named: A preset or a .yaml file.
+        given: Typed settings, which override all others.
+        between: Settings by the place in which they stand, which override the preset.
+        subject: Of several models that are named together the one that is meant, with settings of
+            its own.
+
+    Raises SettingsError.
     """
-    layers = [
-        *(_named(named) if named else []),
-        *(SettingsLayer(*each) for each in (between or {}).items()),
-    ]
+    layers = _named(named) if named else []
+    layers += [SettingsLayer(where, data) for where, data in (between or {}).items()]
     layers.append(SettingsLayer(COMMAND, given))
-    models = [model for each in layers if (model := value_of(each.data, "model")) is not None]
-    if subject is None and models and is_several(models[-1]):
-        listed = ", ".join(map(str, models[-1])) if isinstance(models[-1], list) else models[-1]
+    models = [value_of(layer.data, "model") for layer in layers]
+    model = next((model for model in reversed(models) if model is not None), None)
+    if subject is None and model is not None and is_several(model):
+        listed = ", ".join(map(str, model)) if isinstance(model, list) else model
         raise SettingsError(f"'model' names several ({listed}), and this takes one: give --model.")
     layers = [
-        _of_one(each, subject) if is_several(each.data.get("model")) else each for each in layers
+        _of_one(layer, subject) if is_several(layer.data.get("model")) else layer
+        for layer in layers
     ]
     settled, givers = _settle(layers)
     older = None if between else _older(layers)
@@ -140,18 +163,22 @@ def read_settings(
 
 
 def setting_in(named: str, setting: str) -> Any:
-    """What a preset or a file says of a setting; None where it says nothing."""
-    found = (value_of(layer.data, setting) for layer in reversed(_named(named)))
-    return next((value for value in found if value is not None), None)
+    """Return a setting's value in a preset or a file; None if it has none."""
+    for layer in reversed(_named(named)):
+        value = value_of(layer.data, setting)
+        if value is not None:
+            return value
+    return None
 
 
 def _of_one(layer: SettingsLayer, subject: Mapping[str, Any] | None) -> SettingsLayer:
-    """A layer with one model in the place of several."""
+    """Return a layer with one model in the place of several."""
     rest = {name: value for name, value in layer.data.items() if name != "model"}
     return replace(layer, data={**rest, **(subject or {})})
 
 
 def _older(layers: Sequence[SettingsLayer]) -> Implied | None:
+    """Return what older tools' names in some layers bring; None for nothing."""
     if any(layer.ours for layer in layers):
         return None
     given = (name for layer in layers for name, value in layer.data.items() if value is not None)
@@ -159,32 +186,39 @@ def _older(layers: Sequence[SettingsLayer]) -> Implied | None:
 
 
 def _settle(layers: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, int]]:
-    """Settings of all layers, later ones first, and the number of the layer that gave each
-    last."""
+    """Return the settings of all layers, and the number of the layer that set each last.
+
+    Later layers win.
+    """
     settled: dict[str, Any] = {}
     givers: dict[str, int] = {}
     for number, layer in enumerate(layers):
         _refuse_unknown(layer.data, layer.where)
-        found = dict(layer.data)
-        if BY_NAME.keys() & found.keys():
-            found = translate(found, settled)
-        found |= _merged_options(found, settled)
-        if FROM_FILES & found.keys():
-            found = with_sentences(found)
-        settled = _without_texts(settled, found, all(each.ours for each in layers[:number]))
-        if found.get("haystack_path") is not None and "haystack" not in found:
-            path = str(found["haystack_path"])
+        data = dict(layer.data)
+        if BY_NAME.keys() & data.keys():
+            data = translate(data, settled)
+        data |= _merged_options(data, settled)
+        if FROM_FILES & data.keys():
+            data = with_sentences(data)
+        are_presets = all(earlier.ours for earlier in layers[:number])
+        settled = _without_texts(settled, data, ours=are_presets)
+        if data.get("haystack_path") is not None and "haystack" not in data:
+            path = str(data["haystack_path"])
             settled["haystack"] = source_of(path, settled.get("haystack"))
-        settled = {**settled, **found}
-        givers |= dict.fromkeys(found, number)
+        settled = {**settled, **data}
+        givers |= dict.fromkeys(data, number)
     return settled, givers
 
 
-def _without_texts(settled: dict[str, Any], found: Mapping[str, Any], ours: bool) -> dict[str, Any]:
-    """Settings so far without what another task hides and asks. ours: whether only presets
-    said it."""
+def _without_texts(
+    settled: dict[str, Any], data: Mapping[str, Any], *, ours: bool
+) -> dict[str, Any]:
+    """Return the settings so far without what another task hides and asks.
+
+    data: the next layer's. ours: whether only presets set the others.
+    """
     task = settled.get("task", "single" if ours else None)
-    if task is None or found.get("task", task) == task:
+    if task is None or data.get("task", task) == task:
         return settled
     return {name: value for name, value in settled.items() if name not in (*ITEM, "spread", "diff")}
 
@@ -192,46 +226,53 @@ def _without_texts(settled: dict[str, Any], found: Mapping[str, Any], ours: bool
 def _heeded(
     settled: dict[str, Any], givers: Mapping[str, int], layers: Sequence[SettingsLayer], where: str
 ) -> tuple[Settings, list[Unheeded]]:
-    """Settings without those that nothing would read. What is left out may leave others
-    unread: again."""
-    from needlemap.settings.unused_settings import (  # late: it needs what a run needs
-        find_unread,
-        what_stays,
-    )
+    """Return the settings without those that nothing would read, and these.
+
+    What is left out may leave others unread, so it is repeated until nothing is.
+    """
+    # Late, because it needs what a run needs.
+    from needlemap.settings.unused_settings import find_unread, what_stays
 
     unheeded: list[Unheeded] = []
+    places = {name: layers[number].where for name, number in givers.items()}
     while True:
-        places = {name: layers[number].where for name, number in givers.items()}
-        own_item = _says_what(settled)
-        item = {} if own_item else _default_item(settled.get("language", "english"))
+        has_item = _has_item(settled)
+        item = {} if has_item else _default_item(settled.get("language", "english"))
         settings = checked({**settled, **item}, where, places)
-        found = [each for each in find_unread(settings, own_item) if each.name in settled]
-        if not found:
+        unread = [each for each in find_unread(settings, has_item) if each.name in settled]
+        if not unread:
             return settings, unheeded
-        for each in found:
-            number = givers.get(each.name)
-            stays = what_stays(settings, each.name)
-            settled = {**settled, each.name: stays}
-            if number is not None:
-                decided = max((givers.get(name, -1) for name in each.by), default=-1)
-                replaced = layers[number].ours or decided > number
-                unheeded.append(Unheeded(each.name, layers[number].where, each.why, replaced))
+        for setting in unread:
+            settled = {**settled, setting.name: what_stays(settings, setting.name)}
+            giver = givers.get(setting.name)
+            if giver is None:
+                continue
+            decider = max((givers.get(name, -1) for name in setting.by), default=-1)
+            unheeded.append(
+                Unheeded(
+                    name=setting.name,
+                    where=layers[giver].where,
+                    why=setting.why,
+                    replaced=layers[giver].ours or decider > giver,
+                )
+            )
 
 
-def _says_what(settled: Mapping[str, Any]) -> bool:
-    """Whether settings say what is hidden, or have a task that does."""
+def _has_item(settled: Mapping[str, Any]) -> bool:
+    """Return True if settings name what is hidden, or a task that does."""
     return settled.get("task", "single") != "single" or any(settled.get(name) for name in ITEM)
 
 
 def _default_item(language: object) -> dict[str, Any]:
-    """What is hidden in a language where settings do not say it; {} for one that is
-    unknown."""
+    """Return what is hidden in a language if settings do not name it; {} for an unknown one."""
     return DEFAULT_ITEMS.get(str(spelt_out(language)), {})
 
 
 def addressed(settings: Settings) -> Settings:
-    """Settings with the server's address, also where the environment or the back end names it,
-    so that it is part of what was asked."""
+    """Return settings with the server's address, so that it is part of what was sent.
+
+    The environment or the back end may name it.
+    """
     backend = backend_or_default(settings.backend)
     address = settings.base_url or backend.address(settings.model_name, settings.model_options)
     if address:
@@ -243,11 +284,14 @@ def addressed(settings: Settings) -> Settings:
 def checked(
     raw: Mapping[str, Any], where: str, places: Mapping[str, str] = MappingProxyType({})
 ) -> Settings:
-    """Settings from plain data. Raises SettingsError with each setting that is wrong, what it
-    got and what it takes. places: where single settings stand, if that is known."""
-    if odd := {name: _NO_TEXT for name, value in raw.items() if not _is_text((name, value))}:
-        shown = {clean_text(name): odd[name] for name in odd}
-        raise _refused(shown, where, places)
+    """Return settings from plain data.
+
+    where: the place of all, in words. places: those of single settings, if they are known. Raises
+    SettingsError with each setting that is wrong, what it got and what it takes.
+    """
+    unwritable = [name for name, value in raw.items() if not _is_text((name, value))]
+    if unwritable:
+        raise _refused({clean_text(name): _NO_TEXT for name in unwritable}, where, places)
     try:
         return Settings.model_validate(dict(raw))
     except ValidationError:
@@ -258,8 +302,10 @@ _NO_TEXT = "holds bytes that are no UTF-8, which no record can keep. Type it ane
 
 
 def _is_text(value: Any) -> bool:
-    """Whether all texts in a value can be written. A word of the command line that is no
-    UTF-8, and half a character in a file, cannot."""
+    """Return True if all texts in a value can be written.
+
+    A word of the command line that is not UTF-8, and half a character in a file, cannot.
+    """
     try:
         for name, part in parts_of(value):
             f"{name}{part if isinstance(part, str) else ''}".encode()
@@ -269,7 +315,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _refused(problems: Mapping[str, str], where: str, places: Mapping[str, str]) -> SettingsError:
-    """All that is wrong with some settings, by name, as one error."""
+    """Return all that is wrong with some settings, by name, as one error."""
     if len(problems) == 1:
         ((name, problem),) = problems.items()
         return SettingsError(f"Setting '{name}' in {places.get(name, where)}: {problem}")
@@ -278,22 +324,20 @@ def _refused(problems: Mapping[str, str], where: str, places: Mapping[str, str])
 
 
 def _wrong(raw: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with each of some settings, in words, and what it got."""
-    found: dict[str, str] = {}
+    """Return what is wrong with each of some settings, in words, and what it got."""
+    problems: dict[str, str] = {}
     try:
         Settings.model_validate(dict(raw))
     except ValidationError as error:
-        for (
-            problem
-        ) in error.errors():  # behind a setting's first follow the other types that were tried
-            found.setdefault(
-                str(problem["loc"][0]), validator_words(problem["msg"], problem["input"])
-            )
-    return found
+        # After a setting's first problem come those of the other types that were tried.
+        for problem in error.errors():
+            name = str(problem["loc"][0])
+            problems.setdefault(name, validator_words(problem["msg"], problem["input"]))
+    return problems
 
 
 def _named(name: str, inside: tuple[str, ...] = ()) -> list[SettingsLayer]:
-    """The layers of a preset or a file: those that it builds on come first."""
+    """Return the layers of a preset or a file: those that it builds on come first."""
     if name in inside:
         raise SettingsError(f"'{name}' is its own preset: {' -> '.join([*inside, name])}.")
     if name.startswith("suite:"):
@@ -306,21 +350,23 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> list[SettingsLayer]:
             f"'{name}' must be a mapping of settings to values, as 'model: {served()}'."
         )
     own = {str(key): value for key, value in data.items()}
-    base = _named(str(own.pop("preset")), (*inside, name)) if "preset" in own else []
-    return [
-        *base,
-        SettingsLayer(name, own)
-        if is_yaml(name)
-        else SettingsLayer(f"preset {name}", own, ours=True),
-    ]
+    layers = []
+    if "preset" in own:
+        layers = _named(str(own.pop("preset")), (*inside, name))
+    if is_yaml(name):
+        layers.append(SettingsLayer(name, own))
+    else:
+        layers.append(SettingsLayer(f"preset {name}", own, ours=True))
+    return layers
 
 
 def _refuse_unknown(raw: Mapping[str, Any], where: str) -> None:
-    """Raises SettingsError for names that are no settings, and for keys in a file."""
+    """Raise SettingsError for names that are not settings, and for keys in a file."""
     known = {*Settings.model_fields, *BY_NAME}
-    theirs = next(filter(None, (explained(name, f"in {where}") for name in raw)), "")
-    if theirs:
-        raise SettingsError(theirs)
+    for name in raw:
+        explanation = explained(name, f"in {where}")
+        if explanation:
+            raise SettingsError(explanation)
     unknown = {name: _hint(name, known) for name in raw if name not in known}
     if unknown:
         wrong = _wrong(
@@ -338,13 +384,16 @@ def _refuse_unknown(raw: Mapping[str, Any], where: str) -> None:
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
+    """Return the nearest known name, or where all of them stand."""
     near = did_you_mean(name, known).split(" Known:")[0]
-    return near if near.startswith("Did") else "See needlemap run --help."
+    return near if near.startswith("Did") else "See needlemap run --help-all."
 
 
 def _merged_options(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> dict[str, Any]:
-    """A layer's option mappings, merged key by key with those so far. Another task's, scorer's
-    or back end's options are not this one's."""
+    """Return a layer's option mappings, merged key by key with those so far.
+
+    Options of another task, scorer or back end are left out.
+    """
     merged = dict[str, Any]()
     for name in OPTIONS:
         owner = name.removesuffix("_options")
@@ -357,5 +406,5 @@ def _merged_options(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> dict[
 
 
 def _kind(named: object) -> str:
-    """What options belong to: a task, a scorer, or a model's back end."""
+    """Return what options belong to: a task, a scorer, or a model's back end."""
     return str(named).partition("/")[0]

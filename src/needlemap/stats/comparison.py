@@ -1,4 +1,4 @@
-"""The comparison of two runs' paired trials: each family by length and cell, and their mean.
+"""Compare two runs' paired trials: each family by length and cell, and their mean.
 
 The mean counts every family the same, however many pairs it has, and takes what the families
 asked in one repeat together, since those of one number share a haystack wherever families use
@@ -15,6 +15,7 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from needlemap.stats import Array, Cube
 from needlemap.stats.difference import Difference, holm, paired_difference
@@ -31,8 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LengthDifference:
-    """One length. loss: None where scores are not counted. adjusted_p: its p after Holm's
-    correction over all lengths."""
+    """The comparison of one length.
+
+    Attributes:
+        length_tokens: the length.
+        difference: of its pairs.
+        loss: None where scores are not counted.
+        adjusted_p: its p after Holm's correction over all lengths.
+    """
 
     length_tokens: int
     difference: Difference
@@ -42,10 +49,16 @@ class LengthDifference:
 
 @dataclass(frozen=True, slots=True)
 class CellChange:
-    """One cell, for exploration only: loss of its mean over n pairs. p: of a sign test, not
-    corrected.
+    """The comparison of one cell, for exploration only.
 
     A prompt that neighbouring cells share is in each of them.
+
+    Attributes:
+        length_tokens, depth: of the cell.
+        loss: of its mean.
+        n: pairs.
+        lost, gained: pairs that scored less, and more, in the second run.
+        p: of a sign test, not corrected.
     """
 
     length_tokens: int
@@ -59,9 +72,15 @@ class CellChange:
 
 @dataclass(frozen=True, slots=True)
 class ComparedScores:
-    """overall: both means, and what was lost and gained; its n counts pairs, each of which
-    counts the same. paired: the loss with its interval, at the margin. counted: False where
-    scores are means of an unknown number of answers, which have no interval and no test.
+    """The comparison of one or more families' scores.
+
+    Attributes:
+        overall: both means, and what was lost and gained; its n counts pairs, each of which
+            counts the same.
+        graded: whether any answer scored between wrong and right.
+        paired: the loss with its interval, at the margin.
+        counted: False where scores are means of an unknown number of answers, which have no
+            interval and no test.
     """
 
     overall: Difference
@@ -72,8 +91,12 @@ class ComparedScores:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Pairs at which, with 80 % power, a loss of the margin is sure to be a loss, and one of
-    twice the margin is a FAIL; None where that is over 100 points."""
+    """The pairs that show a loss with 80 % power.
+
+    Attributes:
+        sure: a loss of the margin is then sure to be a loss.
+        fail: a loss of twice the margin is then a FAIL; None where that is over 100 points.
+    """
 
     sure: int
     fail: int | None
@@ -81,9 +104,17 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class FamilyComparison(ComparedScores):
-    """The comparison of pairs that both runs scored. power: the pairs needed to see a loss.
-    dropped: pairs without both scores, though both were sent. answers: which of them differ, if
-    they were compared. ran_on: as `Pairs` has it."""
+    """The comparison of pairs that both runs scored.
+
+    Attributes:
+        lengths: each length with a difference.
+        cells: each cell with a pair.
+        power: the pairs needed to see a loss.
+        dropped: pairs without both scores, though both were sent.
+        only_first, only_second: prompts of one run alone.
+        answers: which of them differ, if they were compared.
+        ran_on: that of `Pairs`.
+    """
 
     lengths: tuple[LengthDifference, ...]
     cells: tuple[CellChange, ...]
@@ -97,9 +128,15 @@ class FamilyComparison(ComparedScores):
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How far further runs of one model spread: of n pairs of the first run's scores and theirs
-    so many differ. largest: by how much the means of two such runs differ for no reason, 95
-    times in 100, a share."""
+    """How far further runs of one model spread.
+
+    Attributes:
+        runs: further runs.
+        n: pairs of the first run's scores and theirs.
+        differing: of these pairs.
+        largest: by how much the means of two such runs differ for no reason, 95 times in 100, a
+            share.
+    """
 
     runs: int
     n: int
@@ -109,9 +146,14 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Comparison(ComparedScores):
-    """The comparison of the mean over families. families: by name, '' of a run with one.
-    adjusted_p: each family's p after Holm's correction over all. noise: where further runs were
-    given. is_judged: whether somebody fixed the margin, so that there is a verdict."""
+    """The comparison of the mean over families.
+
+    Attributes:
+        families: by name, '' of a run with one.
+        adjusted_p: each family's p after Holm's correction over all.
+        is_judged: whether the margin was set, so that there is a verdict.
+        noise: of further runs; None where none were given.
+    """
 
     families: Mapping[str, FamilyComparison]
     adjusted_p: Mapping[str, float]
@@ -120,86 +162,106 @@ class Comparison(ComparedScores):
 
     @property
     def only(self) -> FamilyComparison | None:
-        """Of runs with one family, that."""
+        """Return the family of runs with one; None of others."""
         return self.families.get("")
 
     @property
     def answers(self) -> tuple[AnswerPairs, ...]:
-        """Each family's answers, if they were compared."""
-        return tuple(each.answers for each in self.families.values() if each.answers is not None)
+        """Return each family's answers, if they were compared."""
+        return tuple(
+            family.answers for family in self.families.values() if family.answers is not None
+        )
 
 
 def compare_families(
     pairs: Mapping[str, Pairs], margin: float, *, wanted: Scope = "these", sequential: bool = False
 ) -> Comparison:
-    """Compare families, each of which has a pair with both scores. margin: a share that does
-    not matter. wanted: the scope that the verdict is to hold for. sequential: whether it was
-    looked at after each haystack."""
-    each = {
-        name: compare_pairs(found, margin, wanted=wanted, sequential=sequential)
-        for name, found in pairs.items()
-    }
-    compared = {name: found for name, found in each.items() if found is not None}
-    counted = all(found.counted for found in pairs.values())
-    alone = next(iter(compared.values())) if len(compared) == 1 else None
-    paired = alone.paired if alone else _judged(pairs, margin, wanted, sequential)
-    tested = _tested(pairs, paired)
-    overall = alone.overall if alone else _mean(tested, [_answered(each) for each in tested])
-    if not counted:
-        overall = replace(overall, p=1.0)
+    """Compare families, each of which has a pair with both scores.
+
+    Args:
+        pairs: of each family.
+        margin: the loss, a share, that does not matter.
+        wanted: the scope that the verdict is to hold for.
+        sequential: whether the pairs were looked at after each haystack.
+    """
+    families: dict[str, FamilyComparison] = {}
+    for name, family_pairs in pairs.items():
+        comparison = compare_pairs(family_pairs, margin, wanted=wanted, sequential=sequential)
+        if comparison is not None:
+            families[name] = comparison
+    counted = all(family_pairs.counted for family_pairs in pairs.values())
+    if len(families) == 1:
+        (only,) = families.values()
+        paired, overall = only.paired, only.overall
+    else:
+        paired = _judged(pairs, margin, wanted=wanted, sequential=sequential)
+        tested = _tested(pairs, paired)
+        overall = _mean(tested, [_answered(family_pairs) for family_pairs in tested])
+    adjusted = holm([family.overall.p for family in families.values()])
     return Comparison(
-        overall,
-        any(found.graded for found in pairs.values()),
-        paired,
-        counted,
-        compared,
-        dict(zip(compared, holm([found.overall.p for found in compared.values()]), strict=True)),
+        overall=overall if counted else replace(overall, p=1.0),
+        graded=any(family_pairs.graded for family_pairs in pairs.values()),
+        paired=paired,
+        counted=counted,
+        families=families,
+        adjusted_p=dict(zip(families, adjusted, strict=True)),
     )
 
 
 def _tested(pairs: Mapping[str, Pairs], paired: PairedLoss) -> list[Pairs]:
-    """Return the families that the loss is of, without the lengths that are not tested; all, if
-    none of them is tested."""
-    left_out = {group.family: group.lengths for group in paired.untested}
+    """Return the families that the loss is of, without the lengths that are not tested.
+
+    All of them, if none is tested.
+    """
+    untested = {group.family: group.lengths for group in paired.untested}
     tested = []
-    for name, each in pairs.items():
-        lengths = left_out.get(name)
-        if lengths is None:
-            tested.append(each)
-        elif lengths:
-            here = np.isin(each.first.lengths, lengths)[None, :, None]
-            first, second = (
-                replace(cube, scores=np.where(here, np.nan, cube.scores))
-                for cube in (each.first, each.second)
+    for name, family_pairs in pairs.items():
+        if name not in untested:
+            tested.append(family_pairs)
+        elif untested[name]:
+            is_untested = np.isin(family_pairs.first.lengths, untested[name])[None, :, None]
+            tested.append(
+                replace(
+                    family_pairs,
+                    first=_without(family_pairs.first, is_untested),
+                    second=_without(family_pairs.second, is_untested),
+                )
             )
-            tested.append(replace(each, first=first, second=second))
     return tested or list(pairs.values())
 
 
+def _without(cube: Cube, places: NDArray[np.bool_]) -> Cube:
+    return replace(cube, scores=np.where(places, np.nan, cube.scores))
+
+
 def _judged(
-    pairs: Mapping[str, Pairs], margin: float, wanted: Scope, sequential: bool
+    pairs: Mapping[str, Pairs], margin: float, *, wanted: Scope, sequential: bool
 ) -> PairedLoss:
-    """The loss of the mean over families."""
-    rows = rows_of(pairs)
-    moments = [each.measured for each in pairs.values() if each.measured[0]]
-    measured = (min(m[0] for m in moments), max(m[1] for m in moments)) if moments else ("", "")
-    looks = partial(planned_looks, wanted=wanted) if sequential else None
-    found = judge(rows, margin, wanted=wanted, looks=looks, measured=measured)
-    if all(each.counted for each in pairs.values()):
-        return found
-    return replace(found, word=NOT_ENOUGH_DATA, loss=None, counted=False)
+    """Return the loss of the mean over families."""
+    moments = [family_pairs.measured for family_pairs in pairs.values() if family_pairs.measured[0]]
+    first = min((moment[0] for moment in moments), default="")
+    last = max((moment[1] for moment in moments), default="")
+    loss = judge(
+        rows_of(pairs),
+        margin,
+        wanted=wanted,
+        looks=partial(planned_looks, wanted=wanted) if sequential else None,
+        measured=(first, last),
+    )
+    if all(family_pairs.counted for family_pairs in pairs.values()):
+        return loss
+    return replace(loss, word=NOT_ENOUGH_DATA, loss=None, counted=False)
 
 
 def compare_pairs(
     pairs: Pairs, margin: float, *, wanted: Scope = "these", sequential: bool = False
 ) -> FamilyComparison | None:
-    """Compare; None when no pair has both scores, and second left none out that first
-    answered.
+    """Compare the pairs of one family.
 
-    margin: the loss, a share, that does not matter. A second that answered none has lost them
-    all.
+    A second run that answered none of what the first answered has lost them all; otherwise
+    None, if no pair has both scores. Arguments are those of `compare_families`.
     """
-    paired = _judged({"": pairs}, margin, wanted, sequential)
+    paired = _judged({"": pairs}, margin, wanted=wanted, sequential=sequential)
     (tested,) = _tested({"": pairs}, paired)
     overall = _difference(tested, tested.first.scores, tested.second.scores)
     if overall is None and pairs.unanswered:
@@ -207,131 +269,168 @@ def compare_pairs(
     if overall is None:
         return None
     return FamilyComparison(
-        overall,
-        pairs.graded,
-        paired,
-        pairs.counted,
-        _lengths(pairs, margin),
-        _cells(pairs),
-        _power(tested, overall, margin),
-        pairs.dropped,
-        pairs.only_first,
-        pairs.only_second,
-        pairs.answers,
-        pairs.ran_on,
+        overall=overall,
+        graded=pairs.graded,
+        paired=paired,
+        counted=pairs.counted,
+        lengths=_lengths(pairs, margin),
+        cells=_cells(pairs),
+        power=_power(tested, overall, margin),
+        dropped=pairs.dropped,
+        only_first=pairs.only_first,
+        only_second=pairs.only_second,
+        answers=pairs.answers,
+        ran_on=pairs.ran_on,
     )
 
 
 def _difference(pairs: Pairs, first: Array, second: Array) -> Difference | None:
-    """Of scores (repeats, ...) of both runs."""
+    """Return the difference of scores (repeats, ...) of both runs; None without a pair."""
     cube = pairs.first
-    found = paired_difference(cube.clustered(first), cube.clustered(second), graded=pairs.graded)
-    return found if found is None or pairs.counted else replace(found, p=1.0)
+    difference = paired_difference(
+        cube.clustered(first), cube.clustered(second), graded=pairs.graded
+    )
+    if difference is None or pairs.counted:
+        return difference
+    return replace(difference, p=1.0)
 
 
 def _answered(pairs: Pairs) -> Cube:
-    """What second scored; where it answered nothing, all is lost."""
+    """Return what second scored; where it answered nothing, all is lost."""
     return pairs.second if pairs.n else replace(pairs.second, scores=pairs.lost)
 
 
 def _lengths(pairs: Pairs, margin: float) -> tuple[LengthDifference, ...]:
-    """Each length, its loss as a comparison of it alone would have it."""
+    """Compare each length, with its loss as a comparison of it alone would have it."""
     first, second = pairs.first.scores, pairs.second.scores
     rows = rows_of({"": pairs})
-    found = []
-    for at, length in enumerate(pairs.first.lengths):
-        difference = _difference(pairs, first[:, at], second[:, at])
-        if difference is not None:
-            alone = judge(rows.where(rows.length == length), margin)
-            loss = alone.loss if pairs.counted else None
-            found.append(LengthDifference(length, difference, loss, difference.p))
-    adjusted = holm([each.difference.p for each in found])
-    return tuple(replace(each, adjusted_p=p) for each, p in zip(found, adjusted, strict=True))
+    lengths = []
+    for index, length in enumerate(pairs.first.lengths):
+        difference = _difference(pairs, first[:, index], second[:, index])
+        if difference is None:
+            continue
+        alone = judge(rows.where(rows.length == length), margin)
+        lengths.append(
+            LengthDifference(
+                length_tokens=length,
+                difference=difference,
+                loss=alone.loss if pairs.counted else None,
+                adjusted_p=difference.p,
+            )
+        )
+    adjusted = holm([length.difference.p for length in lengths])
+    return tuple(replace(length, adjusted_p=p) for length, p in zip(lengths, adjusted, strict=True))
 
 
 def _cells(pairs: Pairs) -> tuple[CellChange, ...]:
-    apart = pairs.spread
-    return tuple(
-        _cell(length, depth, apart[:, i, j][~np.isnan(apart[:, i, j])], counted=pairs.counted)
-        for i, length in enumerate(pairs.first.lengths)
-        for j, depth in enumerate(pairs.first.depths)
-        if not np.isnan(apart[:, i, j]).all()
-    )
-
-
-def _cell(length: int, depth: float, apart: Array, *, counted: bool) -> CellChange:
-    lost, gained = int((apart < -1e-12).sum()), int((apart > 1e-12).sum())
-    p = mcnemar(lost, gained) if counted else 1.0
-    return CellChange(length, depth, float(-apart.mean()), len(apart), lost, gained, p)
+    cells = []
+    for column, length in enumerate(pairs.first.lengths):
+        for layer, depth in enumerate(pairs.first.depths):
+            differences = pairs.spread[:, column, layer]
+            differences = differences[~np.isnan(differences)]
+            if not differences.size:
+                continue
+            lost = int((differences < -1e-12).sum())
+            gained = int((differences > 1e-12).sum())
+            cells.append(
+                CellChange(
+                    length_tokens=length,
+                    depth=depth,
+                    loss=float(-differences.mean()),
+                    n=len(differences),
+                    lost=lost,
+                    gained=gained,
+                    p=mcnemar(lost, gained) if pairs.counted else 1.0,
+                )
+            )
+    return tuple(cells)
 
 
 def noise_of(runs: Sequence[Mapping[str, Pairs]]) -> Noise | None:
-    """The noise of a comparison. runs: of each further run, its pairs with the first run, by
-    family. None where nothing was scored twice."""
+    """Return the noise of a comparison; None where nothing was scored twice.
+
+    `runs` holds, of each further run, its pairs with the first run, by family.
+    """
     families: dict[str, list[tuple[float, float]]] = {}
-    most = Counter[str]()
+    largest_run: Counter[str] = Counter()
     for run in runs:
         for name, pairs in run.items():
-            scored = _scored(pairs)
-            families.setdefault(name, []).extend(scored)
-            most[name] = max(most[name], len(scored))
-    floors = {name: floor for name, each in families.items() if (floor := noise_floor(each))}
+            scores = _scored(pairs)
+            families.setdefault(name, []).extend(scores)
+            largest_run[name] = max(largest_run[name], len(scores))
+    floors = {name: floor for name, scores in families.items() if (floor := noise_floor(scores))}
     if not floors:
         return None
     # The mean over families: each counts the same, over as many prompts as one run has.
-    squares = sum(floor.smallest(most[name]) ** 2 for name, floor in floors.items())
-    n, differing = (
-        sum(getattr(floor, name) for floor in floors.values()) for name in ("n", "differing")
+    squares = sum(floor.smallest(largest_run[name]) ** 2 for name, floor in floors.items())
+    return Noise(
+        runs=len(runs),
+        n=sum(floor.n for floor in floors.values()),
+        differing=sum(floor.differing for floor in floors.values()),
+        largest=sqrt(squares) / len(floors),
     )
-    return Noise(len(runs), n, differing, sqrt(squares) / len(floors))
 
 
 def _scored(pairs: Pairs) -> list[tuple[float, float]]:
-    known = pairs.first.known & pairs.second.known
-    first, second = pairs.first.scores[known].tolist(), pairs.second.scores[known].tolist()
+    scored = pairs.first.known & pairs.second.known
+    first = pairs.first.scores[scored].tolist()
+    second = pairs.second.scores[scored].tolist()
     return list(zip(first, second, strict=True))
 
 
 def _power(pairs: Pairs, overall: Difference, margin: float) -> Power:
-    """By how differences spread and cluster here."""
+    """Return the pairs that are needed, as differences spread and cluster here."""
     squares = float(np.nansum(pairs.differences**2)) / overall.n
     clusters = None if overall.of_these else overall.clusters
-    seen = overall.design_effect, clusters
-    least = margin or 0.01  # without a margin: a loss of one point
-    sure = trials_needed(least, squares if squares > least else None, *seen)
-    if 2 * least > 1:
-        return Power(sure, None)
-    spread = squares if squares > 2 * least else None
-    return Power(sure, trials_needed(2 * least, spread, *seen, beyond=least))
+    # Without a margin: a loss of one point.
+    least = margin or 0.01
+
+    def pairs_for(loss: float, beyond: float = 0.0) -> int:
+        spread = squares if squares > loss else None
+        return trials_needed(loss, spread, overall.design_effect, clusters, beyond)
+
+    return Power(
+        sure=pairs_for(least),
+        fail=pairs_for(2 * least, beyond=least) if 2 * least <= 1 else None,
+    )
 
 
 def _mean(pairs: Sequence[Pairs], seconds: Sequence[Cube]) -> Difference:
-    """The difference of the mean over families. seconds: the scores to judge, of each
-    family."""
-    repeats = sorted({repeat for found in pairs for repeat in _rows(found.first)})
-    first = [_placed(found.first, repeats) for found in pairs]
+    """Return the difference of the mean over families.
+
+    `seconds` are the scores to judge, of each family.
+    """
+    repeats = sorted({repeat for family_pairs in pairs for repeat in _rows(family_pairs.first)})
+    first = [_placed(family_pairs.first, repeats) for family_pairs in pairs]
     second = [_placed(cube, repeats) for cube in seconds]
-    weights = np.hstack([_weights(*each) for each in zip(first, second, strict=True)])
-    graded = any(each.graded for each in pairs)
-    found = paired_difference(np.hstack(first), np.hstack(second), graded=graded, weights=weights)
-    assert found is not None  # each family has a pair
-    return found
+    weights = [_weights(*scores) for scores in zip(first, second, strict=True)]
+    difference = paired_difference(
+        np.hstack(first),
+        np.hstack(second),
+        graded=any(family_pairs.graded for family_pairs in pairs),
+        weights=np.hstack(weights),
+    )
+    # Each family has a pair.
+    assert difference is not None
+    return difference
 
 
 def _weights(first: Array, second: Array) -> Array:
-    """The weights of a family's pairs that let all families count the same."""
+    """Return weights of a family's pairs that let all families count the same."""
     return np.full(first.shape, 1 / max(1, int((~np.isnan(first - second)).sum())))
 
 
 def _rows(cube: Cube) -> list[int]:
-    """The repeats that a family's clusters stand for: the first, where all of them share a
-    haystack."""
+    """Return the repeats that a family's clusters stand for.
+
+    It is the first, where all of them share a haystack.
+    """
     return list(cube.repeats[:1] if cube.one_haystack else cube.repeats)
 
 
 def _placed(cube: Cube, repeats: Sequence[int]) -> Array:
-    """A family's scores as (repeats of all families, trials)."""
+    """Return a family's scores as (repeats of all families, trials)."""
     scores = cube.clustered(cube.scores)
-    made = np.full((len(repeats), scores.shape[1]), np.nan)
-    made[[repeats.index(repeat) for repeat in _rows(cube)]] = scores
-    return made
+    placed = np.full((len(repeats), scores.shape[1]), np.nan)
+    placed[[repeats.index(repeat) for repeat in _rows(cube)]] = scores
+    return placed

@@ -99,13 +99,15 @@ def crossing(above: Array, lengths: Array) -> Array:
     below = above < 0
     first = below.argmax(axis=1)
     rows = np.arange(len(above))
-    right, left = above[rows, first], above[rows, np.maximum(first - 1, 0)]
-    fall = np.where(left - right > 0, left - right, 1.0)
+    after, before = above[rows, first], above[rows, np.maximum(first - 1, 0)]
+    fall = np.where(before - after > 0, before - after, 1.0)
     logs = np.log2(lengths)
     start = logs[np.maximum(first - 1, 0)]
-    found = 2 ** (start + (logs[first] - start) * left / fall)
-    found = np.where(first == 0, 0.0, found)
-    return np.where(np.isnan(above).any(axis=1), np.nan, np.where(below.any(axis=1), found, inf))
+    crossings = 2 ** (start + (logs[first] - start) * before / fall)
+    crossings = np.where(first == 0, 0.0, crossings)
+    return np.where(
+        np.isnan(above).any(axis=1), np.nan, np.where(below.any(axis=1), crossings, inf)
+    )
 
 
 def area(by_length: Array, lengths: Array) -> Array:

@@ -66,9 +66,9 @@ def holm(values: Sequence[float]) -> tuple[float, ...]:
     (0.03, 0.06, 0.06)
     """
     adjusted, highest = [0.0] * len(values), 0.0
-    for rank, at in enumerate(sorted(range(len(values)), key=values.__getitem__)):
-        highest = max(highest, min(1.0, (len(values) - rank) * values[at]))
-        adjusted[at] = highest
+    for rank, index in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        highest = max(highest, min(1.0, (len(values) - rank) * values[index]))
+        adjusted[index] = highest
     return tuple(adjusted)
 
 
@@ -149,18 +149,18 @@ def paired_difference(
         weights: of each pair, same shape; equal if None. Counts ignore them.
         tails: error rates of the interval's two ends.
     """
-    known = ~np.isnan(first - second)
+    measured = ~np.isnan(first - second)
     weights = np.ones(first.shape) if weights is None else weights
-    rows = known.any(axis=1)
-    first, second, known, weights = (array[rows] for array in (first, second, known, weights))
-    if not known.any():
+    rows = measured.any(axis=1)
+    first, second, measured, weights = (array[rows] for array in (first, second, measured, weights))
+    if not measured.any():
         return None
 
-    differences = np.where(known, second - first, 0.0)
+    differences = np.where(measured, second - first, 0.0)
     differences = np.where(np.abs(differences) < ROUNDING, 0.0, differences)
-    weights = np.where(known, weights, 0.0)
+    weights = np.where(measured, weights, 0.0)
     sums, counts = (weights * differences).sum(axis=1), weights.sum(axis=1)
-    pairs, pair_weights = differences[known], weights[known]
+    pairs, pair_weights = differences[measured], weights[measured]
     low, high, size = pair_interval(pairs, pair_weights, graded=graded, tails=tails)
     effect = 1.0
     if len(sums) >= FEWEST:
@@ -186,8 +186,8 @@ def paired_difference(
         p=p,
         n=len(pairs),
         clusters=len(sums),
-        first=float(np.average(first[known], weights=pair_weights)),
-        second=float(np.average(second[known], weights=pair_weights)),
+        first=float(np.average(first[measured], weights=pair_weights)),
+        second=float(np.average(second[measured], weights=pair_weights)),
         lost=lost,
         gained=gained,
         flipped=flipped,

@@ -184,10 +184,10 @@ class FamilyScores:
         self.lengths = sorted(set.intersection(*map(_scored, cubes))) if cubes else []
         self._cubes, self._draws, self._seed, self._weights = cubes, draws, seed, weights
         self._repeats = sorted(set[int]().union(*map(_measured, cubes)))
-        one = bool(cubes) and all(cube.one_haystack for cube in cubes)
-        self.haystacks = 1 if one else len(self._repeats)
+        one_haystack = bool(cubes) and all(cube.one_haystack for cube in cubes)
+        self.haystacks = 1 if one_haystack else len(self._repeats)
         self._counted = all(cube.counted for cube in cubes)
-        self._one = one and len(cubes) == 1 and self._counted
+        self._one_haystack = one_haystack and len(cubes) == 1 and self._counted
         # Drawn curves: True for those of worst depths, False for those of means.
         self._drawn = dict[bool, Array | None]()
 
@@ -258,7 +258,7 @@ class FamilyScores:
             longest=self.lengths[-1],
             clusters=self.haystacks,
             crawls=crawls,
-            cells=self._one and not baseless(rule, curve),
+            cells=self._one_haystack and not baseless(rule, curve),
         )
 
     def _fit(self, rule: Rule) -> Fit | None:
@@ -271,12 +271,12 @@ class FamilyScores:
         doubts = []
         for scores in pooled.swapaxes(0, 1):
             # Haystacks are independent; of a single one, cells are taken to be.
-            mean = cluster_mean(scores.reshape(-1, 1) if self._one else scores)
+            mean = cluster_mean(scores.reshape(-1, 1) if self._one_haystack else scores)
             if mean is None:
                 continue
             high, low = mean.high or 0.0, mean.low or 0.0
             # Single cells that all agree leave no doubt upward, and may still dip by chance.
-            doubts.append(high - low if self._one else SURE * (high - mean.score))
+            doubts.append(high - low if self._one_haystack else SURE * (high - mean.score))
         return Fit(sizes=(~np.isnan(pooled)).sum(axis=(0, 2)), doubt=np.array(doubts))
 
     def _interval(
@@ -285,7 +285,7 @@ class FamilyScores:
         drawn = self._drawn_curves(rule)
         if drawn is None:
             return None, None
-        units = min(map(len, self._cells())) if self._one else len(self._repeats)
+        units = min(map(len, self._cells())) if self._one_haystack else len(self._repeats)
         interval = expanded_interval(rule_values(drawn, lengths, rule, fit), units)
         if interval is None:
             return None, None
@@ -306,10 +306,14 @@ class FamilyScores:
         return self._drawn[worst]
 
     def _draw(self, rule: Rule) -> Array | None:
-        if not self._draws or not self._counted or (self.haystacks < FEWEST and not self._one):
+        if (
+            not self._draws
+            or not self._counted
+            or (self.haystacks < FEWEST and not self._one_haystack)
+        ):
             return None
         order = np.random.default_rng(self._seed).permutation(self._draws)
-        if not self._one:
+        if not self._one_haystack:
             return self._curve(rule, weights(len(self._repeats), self._draws, self._seed), order)
         if rule.kind == "worst-depth":
             return None

@@ -51,7 +51,7 @@ def mcnemar(lost: int, gained: int) -> float:
     return min(1.0, 2 * lost_by_chance(max(lost, gained), min(lost, gained)))
 
 
-def more_often(found: int, n: int, others: int, of: int) -> float:
+def more_often(count: int, n: int, others: int, of: int) -> float:
     """Return the chance of at least so many of n, if they come as often as `others` of `of` did.
 
     Exact, one-sided (Fisher 1935, Journal of the Royal Statistical Society 98:39).
@@ -59,7 +59,7 @@ def more_often(found: int, n: int, others: int, of: int) -> float:
     >>> round(more_often(12, 60, 0, 36), 4)
     0.0022
     """
-    return strata_tail([(n + of, n, found + others, found)])
+    return strata_tail([(n + of, n, count + others, count)])
 
 
 def strata_tail(strata: Sequence[tuple[int, int, int, int]]) -> float:

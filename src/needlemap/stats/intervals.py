@@ -73,10 +73,10 @@ def newcombe(hits: int, n: int, others: int, of: int) -> tuple[float, float] | N
     first, second = wilson(hits, n), wilson(others, of)
     if first is None or second is None:
         return None
-    one, two = hits / n, others / of
-    below = hypot(one - first[0], second[1] - two)
-    above = hypot(first[1] - one, two - second[0])
-    return one - two - below, one - two + above
+    rate, other_rate = hits / n, others / of
+    below = hypot(rate - first[0], second[1] - other_rate)
+    above = hypot(first[1] - rate, other_rate - second[0])
+    return rate - other_rate - below, rate - other_rate + above
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
@@ -290,12 +290,12 @@ def t_interval(values: Array, share: float = 0.95) -> tuple[float, float, float]
     >>> [round(x, 2) for x in t_interval(np.array([[1.0, 2.0], [3.0, 4.0], [2.0, np.nan]]))]
     [2.4, -0.63, 5.43]
     """
-    known = values[~np.isnan(values).all(axis=1)]
-    if len(known) < 2:
+    measured = values[~np.isnan(values).all(axis=1)]
+    if len(measured) < 2:
         return None
-    sums, counts = np.nansum(known, axis=1), (~np.isnan(known)).sum(axis=1).astype(np.float64)
+    sums, counts = np.nansum(measured, axis=1), (~np.isnan(measured)).sum(axis=1).astype(np.float64)
     mean = float(sums.sum() / counts.sum())
-    reach = t_quantile((1 + share) / 2, len(known) - 1) * robust_error(sums, counts)
+    reach = t_quantile((1 + share) / 2, len(measured) - 1) * robust_error(sums, counts)
     return mean, mean - reach, mean + reach
 
 

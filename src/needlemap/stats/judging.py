@@ -370,10 +370,10 @@ def _has_parts(rows: Rows) -> bool:
 
 def _lost_untested(rows: Rows, untested: tuple[NotTested, ...]) -> bool:
     """Return True if B surely lost answers in the part that is not tested."""
-    here = np.zeros(len(rows.first), dtype=bool)
+    mask = np.zeros(len(rows.first), dtype=bool)
     for group in untested:
-        here |= _in_part(rows, rows.names.index(group.family), group.lengths or None)
-    return _p_of_loss(rows, here) <= LOW_ALPHA
+        mask |= _in_part(rows, rows.names.index(group.family), group.lengths or None)
+    return _p_of_loss(rows, mask) <= LOW_ALPHA
 
 
 def _decide_in_turn(
@@ -390,21 +390,21 @@ def _decide_in_turn(
     count = len(against)
     losses = against.tolist(), in_favour.tolist()
     mean = Bets.of(losses, level.margin / scale, turns.planned, level.alpha)
-    for at in range(turns.every, count + 1, turns.every):
-        if at == turns.planned:
+    for seen in range(turns.every, count + 1, turns.every):
+        if seen == turns.planned:
             break
-        words, parts = mean.won(at), bets.won(at)
+        words, parts = mean.won(seen), bets.won(seen)
         if not words and not parts:
             continue
-        look = _look(rows.where(rows.tried & (turns.turns > -2) & (turns.turns < at)), level)
+        look = _look(rows.where(rows.tried & (turns.turns > -2) & (turns.turns < seen)), level)
         for word in words:
             if not (_decide_alike(word, look.word) and _decide_alike(word, look.mean)):
                 continue
             if word == FAIL:
-                return (NOT_ENOUGH_DATA if last.word == PASS else FAIL), at
-            return (PASS if last.word == PASS else NOT_ENOUGH_DATA), at
+                return (NOT_ENOUGH_DATA if last.word == PASS else FAIL), seen
+            return (PASS if last.word == PASS else NOT_ENOUGH_DATA), seen
         if any(length.sure and _key(length) in parts for length in look.lengths):
-            return (NOT_ENOUGH_DATA if last.word == PASS else FAIL), at
+            return (NOT_ENOUGH_DATA if last.word == PASS else FAIL), seen
 
     if turns.planned is not None and count == turns.planned:
         return last.word, count if last.word != NOT_ENOUGH_DATA else None
@@ -496,9 +496,9 @@ def _parts(rows: Rows) -> Iterator[tuple[int | None, tuple[int, ...] | None]]:
             yield from ((family, (length,)) for length in family_lengths)
 
 
-def _decide_alike(one: Word, other: Word) -> bool:
+def _decide_alike(word: Word, other: Word) -> bool:
     """Return True if two words are the same decision."""
-    return one == other != NOT_ENOUGH_DATA
+    return word == other != NOT_ENOUGH_DATA
 
 
 def _whole_haystacks(rows: Rows, turns: Looks | None) -> list[int]:
@@ -529,13 +529,13 @@ def _haystack_losses(rows: Rows, haystacks: Sequence[int]) -> tuple[list[float],
 
 def _mean_losses(rows: Rows, haystacks: Sequence[int]) -> list[float]:
     keys = rows.haystack * len(rows.names) + rows.family
-    groups, at, n = np.unique(keys, return_inverse=True, return_counts=True)
+    groups, indices, n = np.unique(keys, return_inverse=True, return_counts=True)
     # Linearised scores (`ratio.py`) may lie a little outside [0, 1]; bets must not.
-    means = np.clip(np.bincount(at, rows.losses, minlength=len(groups)) / n, -1.0, 1.0)
-    numbers, back, families = np.unique(
+    means = np.clip(np.bincount(indices, rows.losses, minlength=len(groups)) / n, -1.0, 1.0)
+    numbers, number_indices, families = np.unique(
         groups // max(1, len(rows.names)), return_inverse=True, return_counts=True
     )
-    losses = np.bincount(back, means, minlength=len(numbers)) / families
+    losses = np.bincount(number_indices, means, minlength=len(numbers)) / families
     by_haystack = dict(zip(numbers.tolist(), losses.tolist(), strict=True))
     return [by_haystack[haystack] for haystack in haystacks]
 
@@ -651,19 +651,19 @@ def _difference(rows: Rows, alpha: float) -> Difference | None:
     if not answered.any():
         return None
     rows = rows if answered.all() else rows.where(answered)
-    _, at, counts = np.unique(rows.haystack, return_inverse=True, return_counts=True)
+    _, clusters, counts = np.unique(rows.haystack, return_inverse=True, return_counts=True)
     if counts.max() == 1:
         # With one prompt each, as in another tool's log, pairs are independent.
-        at, counts = np.zeros_like(at), np.array([len(at)])
+        clusters, counts = np.zeros_like(clusters), np.array([len(clusters)])
 
     # One line of each grid is a haystack; shorter haystacks are filled up with NaN.
-    order = np.argsort(at, kind="stable")
-    within = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = np.argsort(clusters, kind="stable")
+    within = np.arange(len(clusters)) - np.repeat(np.cumsum(counts) - counts, counts)
     family_sizes = np.bincount(rows.family, minlength=len(rows.names)).astype(np.float64)
     grids = []
     for values in (rows.first, rows.second, 1 / family_sizes[rows.family]):
         grid = np.full((len(counts), int(counts.max())), np.nan)
-        grid[at[order], within] = values[order]
+        grid[clusters[order], within] = values[order]
         grids.append(grid)
     first, second, weights = grids
     return paired_difference(
@@ -705,15 +705,15 @@ def _without_worst(rows: Rows, count: int) -> Rows:
 def _missing(rows: Rows, margin: float, paired_only: Loss, mean: Word) -> Missing:
     """Return what one side did not answer, and whether it can carry the loss past the margin."""
     first_missing, second_missing = rows.failed
-    at = np.flatnonzero(first_missing | second_missing)
+    pairs = np.flatnonzero(first_missing | second_missing)
     share = _mean(rows, _if_lost(rows))
     # They decide alone, or they keep answers open that would have passed.
     passes_without = decide(paired_only.low, paired_only.high, margin) == PASS
     return Missing(
         second=int(second_missing.sum()),
         first=int(first_missing.sum()),
-        lengths=tuple(np.unique(rows.length[at]).tolist()),
-        place=rows.places[int(at[0])] if rows.places else None,
+        lengths=tuple(np.unique(rows.length[pairs]).tolist()),
+        place=rows.places[int(pairs[0])] if rows.places else None,
         share=share,
         reaches=share >= margin or (mean == NOT_ENOUGH_DATA and passes_without),
     )
@@ -752,12 +752,12 @@ def _lost_lengths(filled: Rows, rows: Rows) -> Iterator[LostLength]:
 
 def _in_part(rows: Rows, family: int | None, lengths: tuple[int, ...] | None) -> NDArray[np.bool_]:
     """Return a mask of a family's rows of some lengths: (pairs,). None stands for all."""
-    here = np.ones(len(rows.length), dtype=bool)
+    mask = np.ones(len(rows.length), dtype=bool)
     if lengths is not None:
-        here &= np.isin(rows.length, lengths)
+        mask &= np.isin(rows.length, lengths)
     if family is not None:
-        here &= rows.family == family
-    return here
+        mask &= rows.family == family
+    return mask
 
 
 def _length_groups(rows: Rows) -> Iterator[tuple[int | None, tuple[int, ...] | None, float]]:
@@ -773,8 +773,8 @@ def _length_groups(rows: Rows) -> Iterator[tuple[int | None, tuple[int, ...] | N
             yield family, None, float(part.losses.mean())
         if not rows.length.any():
             continue
-        lengths, at, counts = np.unique(part.length, return_inverse=True, return_counts=True)
-        sums = np.bincount(at, part.losses, minlength=len(lengths)).tolist()
+        lengths, indices, counts = np.unique(part.length, return_inverse=True, return_counts=True)
+        sums = np.bincount(indices, part.losses, minlength=len(lengths)).tolist()
         n = counts.tolist()
         for low, high in sorted(set(_windows(n))):
             span = slice(low, high + 1)
@@ -790,10 +790,10 @@ def _windows(counts: Sequence[int]) -> Iterator[tuple[int, int]]:
     ([(0, 0), (0, 2), (2, 3), (3, 3)], [])
     """
     last = len(counts) - 1
-    for at in range(len(counts)):
-        low = high = at
+    for index in range(len(counts)):
+        low = high = index
         while sum(counts[low : high + 1]) < LEAST_PAIRS and (low > 0 or high < last):
-            if high < last and (high - at <= at - low or low == 0):
+            if high < last and (high - index <= index - low or low == 0):
                 high += 1
             else:
                 low -= 1
@@ -801,20 +801,20 @@ def _windows(counts: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield low, high
 
 
-def _p_of_loss(rows: Rows, here: NDArray[np.bool_]) -> float:
+def _p_of_loss(rows: Rows, mask: NDArray[np.bool_]) -> float:
     """Return the one-sided p of the loss in some rows.
 
     Six haystacks or more are compared whole. Fewer are compared pair by pair, without the
     haystack that lost most if there are several.
     """
-    here = here & ~np.isnan(rows.losses)
-    losses = rows.losses[here]
-    numbers, at = np.unique(rows.haystack[here], return_inverse=True)
-    sums = np.asarray(np.bincount(at, losses, minlength=len(numbers)), dtype=np.float64)
+    mask = mask & ~np.isnan(rows.losses)
+    losses = rows.losses[mask]
+    numbers, indices = np.unique(rows.haystack[mask], return_inverse=True)
+    sums = np.asarray(np.bincount(indices, losses, minlength=len(numbers)), dtype=np.float64)
     if len(numbers) >= FLIPPED:
         losses = sums
     elif len(numbers) > 1:
-        losses = losses[at != sums.argmax()]
+        losses = losses[indices != sums.argmax()]
     return lost_by_chance(int((losses > ROUNDING).sum()), int((losses < -ROUNDING).sum()))
 
 

@@ -78,14 +78,16 @@ def piece_size(planned: int) -> int:
 
 def planned_looks(rows: Rows, wanted: Scope = "these") -> Looks:
     """Return looks at the pairs that the reference scored, all of which are planned."""
-    known = ~np.isnan(rows.first)
+    measured = ~np.isnan(rows.first)
     if wanted == "new":
-        order = in_random_order(rows.haystack[known].tolist())
+        order = in_random_order(rows.haystack[measured].tolist())
         return Looks(_turns(rows.haystack.tolist(), order), len(order))
     numbers = np.arange(len(rows.first)).tolist()
     places = rows.places or numbers
     keys = list(zip((rows.names[number] for number in rows.family.tolist()), places, strict=True))
-    order = in_random_order(key for key, scored in zip(keys, known.tolist(), strict=True) if scored)
+    order = in_random_order(
+        key for key, scored in zip(keys, measured.tolist(), strict=True) if scored
+    )
     return Looks(_turns(keys, order), len(order), piece_size(len(order)), "pair")
 
 
@@ -107,7 +109,7 @@ def whole_units(rows: Rows, looks: Looks) -> Looks:
     if looks.planned is None:
         order = sorted(whole)
     else:
-        order = list(range(next(at for at in range(looks.planned + 1) if at not in whole)))
+        order = list(range(next(turn for turn in range(looks.planned + 1) if turn not in whole)))
     ranks = {turn: rank for rank, turn in enumerate(order)}
     turns = [-1 if turn == -1 else ranks.get(turn, -2) for turn in looks.turns.tolist()]
     return Looks(np.array(turns, dtype=np.int64), looks.planned, looks.every, looks.unit)
@@ -162,15 +164,15 @@ def _means(rows: Rows, side: Callable[[Rows], Array], turns: Integers, count: in
     """Return the mean losses of units; each family has the same weight."""
     answered = ~(np.isnan(rows.first) & np.isnan(rows.second)) & (turns >= 0)
     keys = turns[answered] * max(1, len(rows.names)) + rows.family[answered]
-    pairs, at, sizes = np.unique(keys, return_inverse=True, return_counts=True)
-    sums = np.bincount(at, side(rows)[answered], minlength=len(pairs))
+    pairs, groups, sizes = np.unique(keys, return_inverse=True, return_counts=True)
+    sums = np.bincount(groups, side(rows)[answered], minlength=len(pairs))
     # Linearised scores (`ratio.py`) may lie a little outside [0, 1]; bets must not.
     means = np.clip(sums / sizes, -1.0, 1.0)
-    units, back, families = np.unique(
+    units, unit_indices, families = np.unique(
         pairs // max(1, len(rows.names)), return_inverse=True, return_counts=True
     )
     losses = np.zeros(count)
-    losses[units] = np.bincount(back, means, minlength=len(units)) / families
+    losses[units] = np.bincount(unit_indices, means, minlength=len(units)) / families
     return losses
 
 

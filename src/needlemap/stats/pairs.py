@@ -1,20 +1,17 @@
-"""Two runs, paired prompt by prompt: their scores, which of their answers differ, and where
-these first do.
+"""Pair two runs prompt by prompt: their scores, and where their answers first differ.
 
-Not by key: a trial's key names the model, which is what two runs may differ in. The same
-prompt is one of the same bytes, or one that both models see as the same token ids. Scores say
-little of a model that is always wrong, and every fault of an engine shows in the answers of
-one with random weights. Text decides: tokens only say more of the place, where both runs kept
-them.
+Pairs are not made by key: a trial's key names the model, which is what two runs may differ in. The
+same prompt is one of the same bytes, or one that both models see as the same token ids. Scores say
+little of a model that is always wrong, and every fault of an engine shows in the answers of one
+with random weights. Text decides: tokens only say more of the place, where both runs kept them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from math import fsum
+from math import fsum, isnan
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -29,15 +26,24 @@ if TYPE_CHECKING:
     from needlemap.records.record import Record
 
 T = TypeVar("T", int, float)
-CUT = 50  # changed answers that are cut into tokens where none were kept: a millisecond a long one
-AROUND = 40  # characters shown on either side of a difference
-WEIGHS = ("logprob", "recovery")  # scorers that give a model its answer: nothing is said then
+# Changed answers that are cut into tokens where none were kept: a long one takes a millisecond.
+CUT = 50
+# Characters shown on either side of a difference.
+AROUND = 40
+# Scorers that give a model its answer, so that it says nothing.
+WEIGHS = ("logprob", "recovery")
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token of an answer: its text, its log-probability in nats, and the likeliest other
-    in its place. None if it was not kept."""
+    """One token of an answer.
+
+    Attributes:
+        text: as it stands in the answer.
+        nats: its log-probability; None if it was not kept.
+        other: the likeliest other token in its place; None if it was not kept.
+        other_nats: the log-probability of that.
+    """
 
     text: str
     nats: float | None = None
@@ -46,17 +52,23 @@ class Token:
 
     @property
     def lead(self) -> float | None:
-        """Nats by which it was likelier than the other one: near 0 is a tie, 3 is none."""
-        known = self.nats is not None and self.other_nats is not None
-        return self.nats - self.other_nats if known else None  # type: ignore[operator]
+        """Return by how many nats it was likelier than the other: near 0 is a tie, 3 is none."""
+        if self.nats is None or self.other_nats is None:
+            return None
+        return self.nats - self.other_nats
 
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """Where two answers part. character: how many they share. before: the last of these;
-    first, second: how each goes on, '' where it ends. token: the number of the first other
-    token, from 0; first_token, second_token: those, None at an answer's end. Without tokens of
-    both, token is None."""
+    """Where two answers part.
+
+    Attributes:
+        character: how many characters they share.
+        before: the last of these.
+        first, second: how each goes on; empty where it ends.
+        token: the number of the first other token, from 0; None without tokens of both.
+        first_token, second_token: these tokens; None at an answer's end.
+    """
 
     character: int
     before: str
@@ -69,8 +81,13 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True)
 class ChangedAnswer:
-    """One prompt that two runs answered otherwise. difference: None where the second gave no
-    answer. question: what was asked, which tells samples of logs apart."""
+    """One prompt that two runs answered otherwise.
+
+    Attributes:
+        place: of the prompt.
+        difference: where the answers part; None where the second run gave none.
+        question: what was asked, which tells samples of logs apart.
+    """
 
     place: Place
     difference: FirstDifference | None
@@ -79,8 +96,14 @@ class ChangedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NatsChange:
-    """How much likelier the second run found the same answers, in nats a token: of n pairs the
-    mean, and the largest change either way with its place."""
+    """How much likelier the second run found the same answers, in nats a token.
+
+    Attributes:
+        n: pairs.
+        mean: of their changes.
+        largest: the largest change either way.
+        place: of that.
+    """
 
     n: int
     mean: float
@@ -90,10 +113,15 @@ class NatsChange:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPairs:
-    """The answers of two runs to the same prompts: n pairs of which the first run has an
-    answer. changed: in the order in which the second run was asked. places: of all pairs.
-    nats: of answers that are the same, None where no two records keep log-probabilities of
-    one."""
+    """The answers of two runs to the same prompts.
+
+    Attributes:
+        n: pairs of which the first run has an answer.
+        changed: those that differ, in the order in which the second run was asked.
+        places: of all pairs.
+        nats: of answers that are the same; None where no two records keep log-probabilities of
+            one.
+    """
 
     n: int
     changed: tuple[ChangedAnswer, ...]
@@ -102,76 +130,84 @@ class AnswerPairs:
 
     @property
     def differing(self) -> int:
-        """Pairs whose answers differ, or that the second run did not answer."""
+        """Return how many answers differ, or are none of the second run."""
         return len(self.changed)
 
     @property
     def unanswered(self) -> int:
-        """Pairs that the second run did not answer."""
-        return sum(each.difference is None for each in self.changed)
+        """Return how many pairs the second run did not answer."""
+        return sum(change.difference is None for change in self.changed)
 
     @property
     def share(self) -> float:
-        """The share of pairs that differ; 0 without pairs."""
+        """Return the share of pairs that differ; 0 without pairs."""
         return self.differing / self.n if self.n else 0.0
 
     @property
     def by_length(self) -> dict[int, tuple[int, int]]:
-        """By length in tokens: pairs, and how many of them differ."""
+        """Return by length in tokens how many pairs there are, and how many of them differ."""
         return self._counted(lambda place: place[1])
 
     @property
     def by_depth(self) -> dict[float, tuple[int, int]]:
-        """By depth as a share: pairs, and how many of them differ."""
+        """Return by depth as a share how many pairs there are, and how many of them differ."""
         return self._counted(lambda place: place[2])
 
     def _counted(self, axis: Callable[[Place], T]) -> dict[T, tuple[int, int]]:
-        found = Counter(axis(place) for place in self.places)
-        changed = Counter(axis(place) for place in {each.place for each in self.changed})
-        return {at: (found[at], changed[at]) for at in sorted(found)}
+        counts = Counter(axis(place) for place in self.places)
+        changed = Counter(axis(place) for place in {change.place for change in self.changed})
+        return {value: (counts[value], changed[value]) for value in sorted(counts)}
 
 
 def first_difference(
     first: str, second: str, tokens: tuple[Sequence[Token], Sequence[Token]] = ((), ())
 ) -> FirstDifference | None:
-    """Where two answers first differ; None where they are the same. tokens: of each, where
-    both are known.
+    """Return where two answers first differ; None where they are the same.
 
-    >>> found = first_difference("It is 4711.", "It is 4171.")
-    >>> found.character, found.before, found.first, found.second
+    `tokens` are those of each, where both are known.
+
+    >>> difference = first_difference("It is 4711.", "It is 4171.")
+    >>> difference.character, difference.before, difference.first, difference.second
     (7, 'It is 4', '711.', '171.')
     """
     if first == second:
         return None
-    at = shared(first, second)
-    around = first[max(0, at - AROUND) : at], first[at : at + AROUND], second[at : at + AROUND]
-    one, other = tokens
-    number = shared([token.text for token in one], [token.text for token in other])
-    if not one or not other or number == len(one) == len(other):
-        return FirstDifference(at, *around)
-    here = (
-        one[number] if number < len(one) else None,
-        other[number] if number < len(other) else None,
+    character = shared(first, second)
+    difference = FirstDifference(
+        character=character,
+        before=first[max(0, character - AROUND) : character],
+        first=first[character : character + AROUND],
+        second=second[character : character + AROUND],
     )
-    return FirstDifference(at, *around, number, *here)
+    first_tokens, second_tokens = tokens
+    number = shared([token.text for token in first_tokens], [token.text for token in second_tokens])
+    if not first_tokens or not second_tokens or number == len(first_tokens) == len(second_tokens):
+        return difference
+    return replace(
+        difference,
+        token=number,
+        first_token=first_tokens[number] if number < len(first_tokens) else None,
+        second_token=second_tokens[number] if number < len(second_tokens) else None,
+    )
 
 
 def shared(first: Sequence[object], second: Sequence[object]) -> int:
-    """How many characters or tokens two begin with alike.
+    """Return how many characters or tokens two sequences begin with alike.
 
     >>> shared("abcd", "abef"), shared("ab", "ab"), shared([1, 2], [])
     (2, 2, 0)
     """
-    ends = (at for at, (one, other) in enumerate(zip(first, second, strict=False)) if one != other)
-    return next(ends, min(len(first), len(second)))
+    for index, (item, other) in enumerate(zip(first, second, strict=False)):
+        if item != other:
+            return index
+    return min(len(first), len(second))
 
 
 def tokens_of(logprobs: Logprobs | None) -> tuple[Token, ...]:
-    """The tokens of an answer, as a record keeps them; none without."""
+    """Return the tokens of an answer, as a record keeps them; none without."""
     if logprobs is None:
         return ()
-    columns = logprobs.tokens, logprobs.nats, logprobs.others, logprobs.other_nats
-    return tuple(map(Token, *columns))
+    return tuple(map(Token, logprobs.tokens, logprobs.nats, logprobs.others, logprobs.other_nats))
 
 
 def pair_answers(
@@ -180,86 +216,113 @@ def pair_answers(
     asked: Sequence[Record],
     cut: Callable[[str], Sequence[Token]] | None = None,
 ) -> AnswerPairs:
-    """The answers of two runs to the same prompts. asked: the second run's records, in the
-    order asked. cut: a text into tokens, for the first answers whose own were not kept.
+    """Pair the answers of two runs to the same prompts.
 
     A prompt that several cells share makes one pair, at its first place; of one that was asked
     again the first answer counts.
+
+    Args:
+        first, second: the prompts of the two runs.
+        asked: the second run's records, in the order in which they were asked.
+        cut: cuts a text into tokens, for the first answers whose own were not kept.
     """
-    order = {record.key: at for at, record in enumerate(asked)}
-    met = [(one.places[0], one.record, other.record) for one, other in _met(first, second)]
-    pairs = [
-        (place, one, other) for place, one, other in met if one is not None and other is not None
-    ]
-    rows = sorted(pairs, key=lambda row: (order.get(row[2].key, len(order)), row[0]))
-    said = [row for row in rows if row[1].answer is not None and not _is_weighed(row[1])]
-    unlike = [row for row in said if row[1].answer != row[2].answer]
-    changed = [
-        ChangedAnswer(place, _difference(one, other, cut if at < CUT else None), one.question)
-        for at, (place, one, other) in enumerate(unlike)
-    ]
-    return AnswerPairs(len(said), tuple(changed), tuple(row[0] for row in said), nats_change(rows))
+    order = {record.key: index for index, record in enumerate(asked)}
+    pairs: list[tuple[Place, Record, Record]] = []
+    for prompt, other_prompt in _met(first, second):
+        record, other = prompt.record, other_prompt.record
+        if record is not None and other is not None:
+            pairs.append((prompt.places[0], record, other))
+    pairs.sort(key=lambda pair: (order.get(pair[2].key, len(order)), pair[0]))
+
+    answered = [pair for pair in pairs if pair[1].answer is not None and not _is_weighed(pair[1])]
+    changed: list[ChangedAnswer] = []
+    for place, record, other in answered:
+        if record.answer != other.answer:
+            difference = _difference(record, other, cut if len(changed) < CUT else None)
+            changed.append(ChangedAnswer(place, difference, record.question))
+    return AnswerPairs(
+        n=len(answered),
+        changed=tuple(changed),
+        places=tuple(place for place, _, _ in answered),
+        nats=nats_change(pairs),
+    )
 
 
 def _difference(
-    one: Record, other: Record, cut: Callable[[str], Sequence[Token]] | None
+    record: Record, other: Record, cut: Callable[[str], Sequence[Token]] | None
 ) -> FirstDifference | None:
-    """Where two answers part; None where the second is none."""
+    """Return where two answers part; None where the second is none."""
     if other.answer is None:
         return None
-    texts = one.answer or "", other.answer or ""
-    tokens: tuple[Sequence[Token], Sequence[Token]] = (
-        tokens_of(one.logprobs),
-        tokens_of(other.logprobs),
-    )
-    if cut is not None and not all(tokens):
-        tokens = cut(texts[0]), cut(texts[1])
-    return first_difference(*texts, tokens)
+    first, second = record.answer or "", other.answer
+    first_tokens: Sequence[Token] = tokens_of(record.logprobs)
+    second_tokens: Sequence[Token] = tokens_of(other.logprobs)
+    if cut is not None and not (first_tokens and second_tokens):
+        first_tokens, second_tokens = cut(first), cut(second)
+    return first_difference(first, second, (first_tokens, second_tokens))
 
 
 def _is_weighed(record: Record) -> bool:
-    """Whether the model was given the answer, and only how likely it is was measured."""
+    """Return whether only the likelihood of an answer that the model was given was measured."""
     return record.scorer is not None and record.scorer.name in WEIGHS
 
 
-def nats_change(rows: Iterable[tuple[Place, Record, Record]]) -> NatsChange | None:
-    """How much likelier the same answers became, of places with both runs' records; None
-    without any."""
-    found = [
-        (change, place) for place, one, other in rows if (change := _nats(one, other)) is not None
-    ]
-    if not found:
+def nats_change(pairs: Iterable[tuple[Place, Record, Record]]) -> NatsChange | None:
+    """Return how much likelier the same answers became; None without any.
+
+    Each pair is a place with the records of both runs.
+    """
+    changes: list[tuple[float, Place]] = []
+    for place, record, other in pairs:
+        change = _nats(record, other)
+        if change is not None:
+            changes.append((change, place))
+    if not changes:
         return None
-    largest, place = max(found, key=lambda each: abs(each[0]))
-    return NatsChange(len(found), sum(change for change, _ in found) / len(found), largest, place)
+    largest, place = max(changes, key=lambda change: abs(change[0]))
+    return NatsChange(
+        n=len(changes),
+        mean=sum(change for change, _ in changes) / len(changes),
+        largest=largest,
+        place=place,
+    )
 
 
-def _nats(one: Record, other: Record) -> float | None:
-    """second - first of the mean log-probability of one answer's tokens; None if the answers
-    or their tokens differ, or if none were kept."""
-    if one.logprobs and other.logprobs and (count := _tokens_alike(one, other)):
-        first, second = one.logprobs.nats[:count], other.logprobs.nats[:count]
-        return (fsum(second) - fsum(first)) / count
-    if not (_is_weighed(one) and _is_weighed(other)):
+def _nats(record: Record, other: Record) -> float | None:
+    """Return second - first of the mean log-probability of one answer's tokens.
+
+    None if the answers or their tokens differ, or if none were kept.
+    """
+    if record.logprobs and other.logprobs:
+        count = _tokens_alike(record.answer, other.answer, record.logprobs, other.logprobs)
+        if count:
+            first = fsum(record.logprobs.nats[:count])
+            second = fsum(other.logprobs.nats[:count])
+            return (second - first) / count
+    if not (_is_weighed(record) and _is_weighed(other)):
         return None
-    left, right = _native(one), _native(other)
-    alike = _tokens_weighed(one) == _tokens_weighed(other)
-    return right - left if alike and left is not None and right is not None else None
+    if _tokens_weighed(record) != _tokens_weighed(other):
+        return None
+    native, other_native = _native(record), _native(other)
+    if native is None or other_native is None:
+        return None
+    return other_native - native
 
 
-def _tokens_alike(one: Record, other: Record) -> int:
-    """How many tokens hold the answer of both, 0 if they differ. The token that stops it is
-    left out: hf keeps one, llama.cpp does not."""
-    assert one.logprobs is not None
-    assert other.logprobs is not None
-    left, right = one.logprobs.tokens, other.logprobs.tokens
-    if one.answer == other.answer and one.answer is not None:
-        answer = one.answer.strip()
-        for count in range(1, shared(left, right) + 1):
-            if "".join(left[:count]).strip() == answer:
+def _tokens_alike(
+    answer: str | None, other: str | None, logprobs: Logprobs, other_logprobs: Logprobs
+) -> int:
+    """Return how many tokens hold the answer of both; 0 if they differ.
+
+    The token that stops it is left out: hf keeps one, llama.cpp does not.
+    """
+    tokens, other_tokens = logprobs.tokens, other_logprobs.tokens
+    if answer is not None and answer == other:
+        for count in range(1, shared(tokens, other_tokens) + 1):
+            if "".join(tokens[:count]).strip() == answer.strip():
                 return count
     # Tokens that do not spell the answer, as bytes of one letter: all of them, if they are alike.
-    return len(left) if left == right else 0
+    return len(tokens) if tokens == other_tokens else 0
 
 
 def _native(record: Record) -> float | None:
@@ -268,7 +331,7 @@ def _native(record: Record) -> float | None:
 
 
 def _tokens_weighed(record: Record) -> object:
-    """How many tokens the answer had that was weighed."""
+    """Return how many tokens the answer had whose likelihood was measured."""
     why: Mapping[str, object] = record.scorer.why if record.scorer else {}
     return why.get("tokens")
 
@@ -278,13 +341,20 @@ class Pairs:
     """Two cubes with the same axes, of the trials that both runs were to make.
 
     A prompt that several cells share makes one pair, at the place of the first, of its mean
-    scores. only_first, only_second: prompts of one run alone. unlike: places where the two
-    asked something else. graded: whether any answer scored between wrong and right.
-    counted: False where scores are means of an unknown number of answers. failed: prompts that
-    first and second asked, of which no answer could be measured. answers: which of them
-    differ, where somebody looked. tried: (repeats, lengths, depths), what both were sent;
-    None for all. measured: when the first and the last answer of both came. ran_on: answers of
-    first and second that did not stop where the other's did, and so count as wrong.
+    scores.
+
+    Attributes:
+        first, second: the scores of either run.
+        only_first, only_second: prompts of one run alone.
+        unlike: places where the two asked something else.
+        graded: whether any answer scored between wrong and right.
+        counted: False where scores are means of an unknown number of answers.
+        failed: prompts that first and second asked, of which no answer could be measured.
+        answers: which of them differ, where they were compared.
+        tried: (repeats, lengths, depths), what both were sent; None for all.
+        measured: when the first and the last answer of both came.
+        ran_on: answers of first and second that did not stop where the other's did, and so
+            count as wrong.
     """
 
     first: Cube
@@ -302,33 +372,35 @@ class Pairs:
 
     @property
     def unanswered(self) -> int:
-        """Pairs that first has a score of, and second has not: it failed, or was not asked
-        yet."""
+        """Return how many pairs first has a score of and second has not.
+
+        Such a prompt failed, or was not asked yet.
+        """
         return int((self.first.known & ~self.second.known).sum())
 
     @property
     def lost(self) -> Array:
-        """The scores of second, with 0 where it has none and first has."""
+        """Return the scores of second, with 0 where it has none and first has."""
         return np.where(self.first.known & ~self.second.known, 0.0, self.second.scores)
 
     @property
     def differences(self) -> Array:
-        """second - first: (repeats, lengths, depths), NaN where either has no score."""
+        """Return second - first, (repeats, lengths, depths), NaN where either has no score."""
         return self.second.scores - self.first.scores
 
     @property
     def spread(self) -> Array:
-        """The same with each pair in every cell of its prompt, for statements on cells."""
+        """Return the same with each pair in every cell of its prompt, for statements on cells."""
         return self.second.spread - self.first.spread
 
     @property
     def n(self) -> int:
-        """Pairs with both scores."""
+        """Return the number of pairs with both scores."""
         return int((self.first.known & self.second.known).sum())
 
     @property
     def dropped(self) -> int:
-        """Pairs that both were sent, and at least one has no score of."""
+        """Return how many pairs both were sent, of which at least one has no score."""
         sent = self.first.asked if self.tried is None else self.first.asked & self.tried
         return int((sent & ~(self.first.known & self.second.known)).sum())
 
@@ -337,56 +409,84 @@ def pair_up(
     first: Sequence[AskedPrompt], second: Sequence[AskedPrompt], *, one_haystack: bool = False
 ) -> Pairs:
     """Pair the prompts of two runs, asked or still to be asked."""
-    found = [stopped(*both) for both in _met(first, second)]
-    ran_on = sum(ran[0] for _, _, ran in found), sum(ran[1] for _, _, ran in found)
-    met = [(one, other) for one, other, _ in found]
-    tried = [both for both in met if all(prompt.records for prompt in both)]
-    unlike = (one.places for one, other in tried if not is_same(one.records[0], other.records[0]))
-    records = [record for both in tried for prompt in both for record in prompt.records]
-    alike = one_haystack or (bool(records) and all(record.prompt is None for record in records))
-    cells = [place for one, _ in met for place in one.cells.values()]
-    sides = ([both[side] for both in met] for side in (0, 1))
-    left, right = (replace(make_cube(side, at=cells), one_haystack=alike) for side in sides)
-    common = set(chain.from_iterable(one.places for one, _ in met))
-    alone = [sum(common.isdisjoint(each.places) for each in prompts) for prompts in (first, second)]
-    failed = (
-        sum(one.score is None for one, _ in tried),
-        sum(other.score is None for _, other in tried),
-    )
-    graded = any(record.score not in (None, 0, 1) for record in records)
-    counted = not any(record.scorer is not None and record.scorer.mean for record in records)
-    told = tuple(sorted(chain.from_iterable(unlike))), graded, counted, failed
-    asked = np.zeros(left.asked.shape, dtype=bool)
-    for one, other in met:
-        repeat, length, depth = one.places[0]
-        at = left.repeats.index(repeat), left.lengths.index(length), left.depths.index(depth)
-        asked[at] = bool(one.records) and bool(other.records)
+    met: list[tuple[AskedPrompt, AskedPrompt]] = []
+    first_ran_on = second_ran_on = 0
+    for pair in _met(first, second):
+        prompt, other, (ran_on, other_ran_on) = stopped(*pair)
+        met.append((prompt, other))
+        first_ran_on += ran_on
+        second_ran_on += other_ran_on
+
+    tried = [(prompt, other) for prompt, other in met if prompt.records and other.records]
+    unlike: list[Place] = []
+    for prompt, other in tried:
+        if not is_same(prompt.records[0], other.records[0]):
+            unlike.extend(prompt.places)
+    records = [record for pair in tried for prompt in pair for record in prompt.records]
     moments = sorted(record.finished_at for record in records if record.finished_at)
-    measured = (moments[0], moments[-1]) if moments else ("", "")
-    pairs = Pairs(left, right, alone[0], alone[1], *told)
-    return replace(pairs, tried=asked, measured=measured, ran_on=ran_on)
+    imported = bool(records) and all(record.prompt is None for record in records)
+    shares_haystack = one_haystack or imported
+
+    cells = [place for prompt, _ in met for place in prompt.cells.values()]
+    first_cube = make_cube([prompt for prompt, _ in met], at=cells)
+    second_cube = make_cube([other for _, other in met], at=cells)
+    sent = np.zeros(first_cube.asked.shape, dtype=bool)
+    for prompt, _ in tried:
+        repeat, length, depth = prompt.places[0]
+        row = first_cube.repeats.index(repeat)
+        column = first_cube.lengths.index(length)
+        layer = first_cube.depths.index(depth)
+        sent[row, column, layer] = True
+
+    common = {place for prompt, _ in met for place in prompt.places}
+    return Pairs(
+        first=replace(first_cube, one_haystack=shares_haystack),
+        second=replace(second_cube, one_haystack=shares_haystack),
+        only_first=sum(common.isdisjoint(prompt.places) for prompt in first),
+        only_second=sum(common.isdisjoint(prompt.places) for prompt in second),
+        unlike=tuple(sorted(unlike)),
+        graded=any(record.score not in (None, 0, 1) for record in records),
+        counted=not any(record.scorer is not None and record.scorer.mean for record in records),
+        failed=(
+            sum(prompt.score is None for prompt, _ in tried),
+            sum(other.score is None for _, other in tried),
+        ),
+        tried=sent,
+        measured=(moments[0], moments[-1]) if moments else ("", ""),
+        ran_on=(first_ran_on, second_ran_on),
+    )
 
 
 def stopped(
     first: AskedPrompt, second: AskedPrompt
 ) -> tuple[AskedPrompt, AskedPrompt, tuple[bool, bool]]:
-    """Both prompts, and which answer did not stop where the other's did: that one is wrong."""
-    one, other = (_runs_on(each.record) for each in (first, second))
-    if one == other or first.score is None or second.score is None:
+    """Return both prompts, and which answer did not stop where the other's did.
+
+    The answer that ran on is wrong.
+    """
+    first_runs_on, second_runs_on = _runs_on(first.record), _runs_on(second.record)
+    if first_runs_on == second_runs_on or first.score is None or second.score is None:
         return first, second, (False, False)
-    if one:
+    if first_runs_on:
         return _wrong(first), second, (True, False)
     return first, _wrong(second), (False, True)
 
 
 def scores_of(first: Record | None, second: Record | None) -> tuple[float | None, float | None]:
-    """The scores of two answers to one prompt, None of one that is missing. An answer that
-    does not stop where the other does is wrong."""
-    one, other = (None if each is None else each.score for each in (first, second))
-    if one is None or other is None:
-        return one, other
-    ran = _runs_on(first), _runs_on(second)
-    return (0.0 if ran == (True, False) else one), (0.0 if ran == (False, True) else other)
+    """Return the scores of two answers to one prompt, None of one that is missing.
+
+    An answer that does not stop where the other does is wrong.
+    """
+    score = None if first is None else first.score
+    other_score = None if second is None else second.score
+    if score is None or other_score is None:
+        return score, other_score
+    first_runs_on, second_runs_on = _runs_on(first), _runs_on(second)
+    if first_runs_on and not second_runs_on:
+        return 0.0, other_score
+    if second_runs_on and not first_runs_on:
+        return score, 0.0
+    return score, other_score
 
 
 def _runs_on(record: Record | None) -> bool:
@@ -394,72 +494,80 @@ def _runs_on(record: Record | None) -> bool:
 
 
 def _wrong(prompt: AskedPrompt) -> AskedPrompt:
-    return replace(
-        prompt,
-        records=tuple(
-            each.model_copy(update={"score": 0.0}) if _runs_on(each) and each.scored else each
-            for each in prompt.records
-        ),
-    )
+    records = []
+    for record in prompt.records:
+        if record.scored and _runs_on(record):
+            record = record.model_copy(update={"score": 0.0})
+        records.append(record)
+    return replace(prompt, records=tuple(records))
 
 
 def rows_of(families: Mapping[str, Pairs]) -> Rows:
-    """The pairs of several families as a verdict takes them: what both were sent, or one has
-    scored. Repeats of one number are one haystack in all families; samples of a log are one
-    each."""
-    found = list[JudgedPrompt]()
-    for name, pairs in families.items():
-        for place, one, other, tried in _scores(pairs):
-            if one is other is None and not tried:
+    """Return the pairs of several families as a verdict takes them.
+
+    They are what both runs were sent, or one has scored. Repeats of one number are one haystack
+    in all families; samples of a log are one each.
+    """
+    prompts: list[JudgedPrompt] = []
+    for family, pairs in families.items():
+        is_log = pairs.first.lengths == (0,)
+        tried = pairs.first.asked if pairs.tried is None else pairs.tried
+        for row, column, layer in np.argwhere(pairs.first.asked).tolist():
+            slot = row, column, layer
+            first, second = _score(pairs.first, slot), _score(pairs.second, slot)
+            if first is None and second is None and not tried[slot]:
                 continue
-            alone = pairs.first.lengths == (0,)
-            shared = pairs.first.repeats[0] if pairs.first.one_haystack else place[0]
-            found.append(
-                JudgedPrompt(name, place, len(found) if alone else shared, one, other, tried)
+            repeat = pairs.first.repeats[row]
+            haystack = pairs.first.repeats[0] if pairs.first.one_haystack else repeat
+            prompts.append(
+                JudgedPrompt(
+                    family=family,
+                    place=(repeat, pairs.first.lengths[column], pairs.first.depths[layer]),
+                    haystack=len(prompts) if is_log else haystack,
+                    first=first,
+                    second=second,
+                    tried=bool(tried[slot]),
+                )
             )
-    return Rows.of(found)
+    return Rows.of(prompts)
 
 
-def _scores(pairs: Pairs) -> Iterator[tuple[Place, float | None, float | None, bool]]:
-    cube = pairs.first
-    tried = cube.asked if pairs.tried is None else pairs.tried
-    for at in np.argwhere(cube.asked).tolist():
-        place = cube.repeats[at[0]], cube.lengths[at[1]], cube.depths[at[2]]
-        one, other = (float(each.scores[tuple(at)]) for each in (cube, pairs.second))
-        known = bool(tried[tuple(at)])
-        yield place, None if one != one else one, None if other != other else other, known
+def _score(cube: Cube, slot: tuple[int, int, int]) -> float | None:
+    score = float(cube.scores[slot])
+    return None if isnan(score) else score
 
 
 def _met(
     first: Iterable[AskedPrompt], second: Iterable[AskedPrompt]
 ) -> list[tuple[AskedPrompt, AskedPrompt]]:
-    """The prompts that two runs have at the same places, each at these places alone."""
-    left, right = (
-        {place: each for each in prompts for place in each.places} for prompts in (first, second)
-    )
+    """Return the prompts that two runs have at the same places, each at these places alone."""
+    first_prompts = {place: prompt for prompt in first for place in prompt.places}
+    second_prompts = {place: prompt for prompt in second for place in prompt.places}
     groups: dict[tuple[int, int], list[Place]] = {}
-    for place in sorted(left.keys() & right.keys()):
-        groups.setdefault((id(left[place]), id(right[place])), []).append(place)
-    found = ((left[places[0]], right[places[0]], tuple(places)) for places in groups.values())
+    for place in sorted(first_prompts.keys() & second_prompts.keys()):
+        pair = id(first_prompts[place]), id(second_prompts[place])
+        groups.setdefault(pair, []).append(place)
     return [
-        (replace(one, places=places), replace(other, places=places)) for one, other, places in found
+        (
+            replace(first_prompts[places[0]], places=tuple(places)),
+            replace(second_prompts[places[0]], places=tuple(places)),
+        )
+        for places in groups.values()
     ]
 
 
 def is_same(first: Record, second: Record) -> bool:
-    """Whether two records asked the same and held the same for right, as far as both say what
-    that was.
+    """Return whether two records asked the same, and held the same for right.
 
-    The same is asked by the same bytes, by what both models see as the same token ids, or, of
-    imported results, whose prompts are not known, by the same question for the same answer.
+    What was right counts as far as both say it. The same is asked by the same bytes, by what
+    both models see as the same token ids, or, of imported results, whose prompts are not known,
+    by the same question for the same answer.
     """
     digests = {first.reference_sha256, second.reference_sha256} - {""}
     if first.task != second.task or len(digests) > 1:
         return False
-    one, other = first.prompt, second.prompt
-    if one is None or other is None:
-        return one is other and (first.question, first.reference) == (
-            second.question,
-            second.reference,
-        )
-    return asks_same(one, other)
+    if first.prompt is None and second.prompt is None:
+        return (first.question, first.reference) == (second.question, second.reference)
+    if first.prompt is None:
+        return False
+    return asks_same(first.prompt, second.prompt)

@@ -1,5 +1,7 @@
-"""What a seek asks of made-up models: what it will cost, for a plan; how well it finds, for a
-benchmark."""
+"""Rehearse a seek with made-up models.
+
+A plan learns from it what the seek will cost, and a benchmark how well it finds.
+"""
 
 from __future__ import annotations
 
@@ -21,49 +23,64 @@ from needlemap.stats.seek import (
     next_batch,
 )
 
-Answer = Callable[
-    [NDArray[np.int64], NDArray[np.int64]], Array
-]  # of maps' and lengths' numbers: hits
-_MODELS = 12  # made-up ones of each kind that a plan is reckoned with
-_ALIKE = 0.1  # intraclass correlation of a haystack's answers in a plan
-_MOST = 400  # times the longest length, asked PLACES times: where a plan's models give up
+# Takes the numbers of maps and of lengths, and returns hits.
+Answer = Callable[[NDArray[np.int64], NDArray[np.int64]], Array]
+# Made-up models of each kind for a plan.
+_MODELS = 12
+# Intraclass correlation of a haystack's answers in a plan.
+_ALIKE = 0.1
+# A plan's models give up after so many asks' tokens at the longest length.
+_MOST = 400
 
 
 def tokens_by_kind(
     axis: LengthAxis, threshold: float, within: float
 ) -> dict[str, tuple[float, float, float]]:
-    """Prompt tokens by kind of model: 10 %, median and 90 %. threshold, within: shares."""
-    found, most = {}, _MOST * PLACES * axis.lengths[-1]
-    for name, curve in _curves(axis, threshold).items():
-        answer = partial(_answers, np.random.default_rng(0), curve)
-        asked, _ = rehearse(
-            axis, answer, _MODELS, threshold=threshold, within=within, most_tokens=most
+    """Return 10 %, median and 90 % of the prompt tokens, by kind of model.
+
+    `threshold` and `within` are shares.
+    """
+    tokens_by_kind = {}
+    for kind, curve in _curves(axis, threshold).items():
+        tally, _ = rehearse(
+            axis,
+            partial(_answers, np.random.default_rng(0), curve),
+            _MODELS,
+            threshold=threshold,
+            within=within,
+            most_tokens=_MOST * PLACES * axis.lengths[-1],
         )
-        tokens = (asked.trials * np.array(axis.lengths)).sum(axis=-1)
-        low, middle, high = np.quantile(tokens, [0.1, 0.5, 0.9]).tolist()
-        found[name] = low, middle, high
-    return found
+        tokens = (tally.trials * np.array(axis.lengths)).sum(axis=-1)
+        low, median, high = np.quantile(tokens, [0.1, 0.5, 0.9]).tolist()
+        tokens_by_kind[kind] = low, median, high
+    return tokens_by_kind
 
 
 def _curves(axis: LengthAxis, threshold: float) -> dict[str, Array]:
-    """Chances by length: falls through the threshold at a place, by so many logits an octave,
-    or none."""
-    octaves, level = axis.logs - axis.logs[0], log(threshold / (1 - threshold))
+    """Return the chance of a hit by length, for each kind of model.
+
+    Each but the last falls through the threshold at a share of the axis, by so many logits an
+    octave.
+    """
+    octaves = axis.logs - axis.logs[0]
+    level = log(threshold / (1 - threshold))
     falls = {
         "fails at the shortest lengths": (-0.2, 2.0),
         "falls steeply in the first half": (0.35, 3.0),
         "falls steeply in the second half": (0.7, 3.0),
         "falls slowly in the middle": (0.5, 0.8),
     }
-    found = {
-        name: np.asarray(1 / (1 + np.exp(slope * (octaves - share * octaves[-1]) - level)))
-        for name, (share, slope) in falls.items()
+    curves = {
+        kind: np.asarray(1 / (1 + np.exp(slope * (octaves - share * octaves[-1]) - level)))
+        for kind, (share, slope) in falls.items()
     }
-    return found | {"holds to the end": np.full(octaves.shape, (3 + threshold) / 4)}
+    curves["holds to the end"] = np.full(octaves.shape, (3 + threshold) / 4)
+    return curves
 
 
-def _answers(random: np.random.Generator, curve: Array, _: Array, at: Array) -> Array:
-    chance, heft = curve[at], 1 / _ALIKE - 1
+def _answers(random: np.random.Generator, curve: Array, _: Array, lengths: Array) -> Array:
+    chance = curve[lengths]
+    heft = 1 / _ALIKE - 1
     return np.asarray(random.binomial(PLACES, random.beta(heft * chance, heft * (1 - chance))))
 
 
@@ -76,28 +93,39 @@ def rehearse(
     within: float,
     most_tokens: float,
 ) -> tuple[LengthAsks, Posterior]:
-    """Seek in made-up models, many at a time: all that was asked of each, and what was known
-    in the end.
+    """Seek in made-up models, many at a time, and return what was asked and then known.
 
-    answer: hits of PLACES trials for each ask. Ends where the interval is close, or
-    most_tokens were asked.
+    It ends where the interval is close, or `most_tokens` were asked. `answer` returns the hits
+    of PLACES trials for each ask.
     """
-    asked, live, best = LengthAsks.nothing(maps, len(axis.lengths)), np.arange(maps), None
-    asks, mode = np.repeat(axis.first()[None], maps, axis=0), None
+    tally = LengthAsks.nothing(maps, len(axis.lengths))
+    # The numbers of the maps that still ask.
+    live = np.arange(maps)
+    asks = np.repeat(axis.first()[None], maps, axis=0)
+    mode = None
+    outcome = None
     while len(live):
-        rows, places = np.nonzero(asks)
-        times = asks[rows, places]
-        at = live[np.repeat(rows, times)], np.repeat(places, times)
-        asked.add(at, answer(*at), np.array(PLACES))
-        seen = asked.part(live)
-        known = learn(axis, seen, threshold, mode)
-        best = best or known  # the first is of all maps
+        rows, columns = np.nonzero(asks)
+        times = asks[rows, columns]
+        places = live[np.repeat(rows, times)], np.repeat(columns, times)
+        tally.add(places, answer(*places), np.array(PLACES))
+
+        live_tally = tally.part(live)
+        posterior = learn(axis, live_tally, threshold, mode)
+        if outcome is None:
+            # The first is of all maps.
+            outcome = posterior
         for name in ("crossings", "mode", "precision", "effect", "curves"):
-            getattr(best, name)[live] = getattr(known, name)
-        counts = [batch_size(int(count)) for count in seen.asks.sum(axis=-1)]
-        asks = next_batch(known, seen, within, np.array(counts, dtype=np.int64), threshold)
-        spent = (seen.trials * np.array(axis.lengths)).sum(axis=-1)
+            getattr(outcome, name)[live] = getattr(posterior, name)
+
+        counts = [batch_size(int(count)) for count in live_tally.asks.sum(axis=-1)]
+        sizes = np.array(counts, dtype=np.int64)
+        asks = next_batch(posterior, live_tally, within, sizes, threshold)
+        spent = (live_tally.trials * np.array(axis.lengths)).sum(axis=-1)
         going = asks.any(axis=-1) & (spent <= most_tokens)
-        asks, mode, live = asks[going], known.mode[going], live[going]
-    assert best is not None  # there are maps
-    return asked, best
+        asks = asks[going]
+        mode = posterior.mode[going]
+        live = live[going]
+    # There are maps.
+    assert outcome is not None
+    return tally, outcome

@@ -98,7 +98,7 @@ class Bets:
         """Return the units seen and the word of each look at which a bet is above its goal."""
         looks = list[tuple[int, Word]]()
         for word, wins, goal in self._claims:
-            looks += [(int(at) + 1, word) for at in np.flatnonzero(wins >= goal)]
+            looks += [(int(index) + 1, word) for index in np.flatnonzero(wins >= goal)]
         return sorted(looks)
 
     def won(self, count: int) -> list[Word]:

@@ -1,12 +1,12 @@
-"""What tables hold of a cell and of a trial, each column once, for CSV, Parquet, pandas and
-the page.
+"""Define what tables hold of a cell and of a trial, each column once.
 
-Scores and depths are percents, as in settings. The page's data holds shares in [0, 1].
+CSV, Parquet, pandas and the page take their columns from here. Scores and depths are percents, as
+in settings. The page's data holds shares in [0, 1].
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,10 +22,15 @@ Value = str | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class DataColumn:
-    """One column: its name, what its values are, and what they mean. An unknown value is None.
+    """One column of a table. An unknown value is None.
 
-    of: the value of a cell or a record, or what it calls it ('scorer.name'), by default so.
-    share: shown in percent.
+    Attributes:
+        name: its heading.
+        kind: what its values are.
+        meaning: what they mean.
+        of: returns the value of a cell or a record, or is the path to its attribute
+            ('scorer.name'); by default the name.
+        share: whether the value is shown in percent.
     """
 
     name: str
@@ -35,7 +40,7 @@ class DataColumn:
     share: bool = False
 
     def value(self, row: Any) -> Value:
-        """Its value of a cell or a record; of a share, in [0, 1]."""
+        """Return its value of a cell or a record; of a share, in [0, 1]."""
         if not isinstance(self.of, str):
             return self.of(row)
         for name in (self.of or self.name).split("."):
@@ -43,9 +48,11 @@ class DataColumn:
         return row  # type: ignore[no-any-return]
 
     def table_value(self, row: Any) -> Value:
-        """The same as tables have it, with shares in percent."""
+        """Return the same as tables have it, with shares in percent."""
         value = self.value(row)
-        return percent(value) if self.share and isinstance(value, int | float) else value
+        if self.share and isinstance(value, int | float):
+            return percent(value)
+        return value
 
 
 def _realised(record: Record) -> float | None:
@@ -157,20 +164,26 @@ TRIALS = (
 
 
 def cell_frame(cells: Iterable[CellScore]) -> Any:
-    """One row a cell, with the columns of the CSV. Raises NeedlemapError when pandas is not
-    installed."""
+    """Return one row a cell, with the columns of the CSV.
+
+    Raises NeedlemapError when pandas is not installed.
+    """
     return _frame(cells, CELLS[len(RUN) :])
 
 
 def trial_frame(records: Iterable[Record]) -> Any:
-    """One row a trial: what its record holds. Raises NeedlemapError when pandas is not
-    installed."""
+    """Return one row a trial, with what its record holds.
+
+    Raises NeedlemapError when pandas is not installed.
+    """
     return _frame(records, TRIALS[1:])
 
 
 def plain_frame(rows: list[dict[str, Any]]) -> Any:
-    """Rows as they are, a column a name. Raises NeedlemapError when pandas is not
-    installed."""
+    """Return rows as they are, a column a name.
+
+    Raises NeedlemapError when pandas is not installed.
+    """
     try:
         import pandas
     except ImportError:
@@ -179,11 +192,18 @@ def plain_frame(rows: list[dict[str, Any]]) -> Any:
 
 
 def _frame(rows: Iterable[Any], columns: tuple[DataColumn, ...]) -> Any:
-    """NaN (or None for texts) where a value is not known."""
-    named = {column.name: column for column in columns}
-    frame = plain_frame(
-        [{name: column.table_value(row) for name, column in named.items()} for row in rows]
-    )
-    numbers = {name: "float64" for name, column in named.items() if column.kind == "number"}
-    counts = {name: "Int64" for name in named if name.endswith("_tokens")}
-    return frame.reindex(columns=list(named)).astype(numbers | counts)
+    return value_frame(columns, ([column.table_value(row) for column in columns] for row in rows))
+
+
+def value_frame(columns: Sequence[DataColumn], rows: Iterable[Sequence[Value]]) -> Any:
+    """Return a table of values in the order of the columns, with NaN (or None for texts) where a
+    value is not known. Raises NeedlemapError when pandas is not installed."""
+    names = [column.name for column in columns]
+    frame = plain_frame([dict(zip(names, row, strict=True)) for row in rows])
+    types = {}
+    for column in columns:
+        if column.name.endswith("_tokens"):
+            types[column.name] = "Int64"
+        elif column.kind == "number":
+            types[column.name] = "float64"
+    return frame.reindex(columns=names).astype(types)

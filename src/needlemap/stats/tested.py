@@ -75,21 +75,23 @@ def families_left(rows: Rows, untested: tuple[NotTested, ...]) -> tuple[int, int
 
 def _untested(rows: Rows, margin: float) -> Iterator[tuple[NotTested, NDArray[np.bool_]]]:
     """Yield what is not tested in each family, with a mask of its rows."""
-    known = ~np.isnan(rows.first)
-    for number in np.unique(rows.family[known]).tolist():
-        here = rows.family == number
-        name, scores = rows.names[number], rows.first[here & known]
+    measured = ~np.isnan(rows.first)
+    for number in np.unique(rows.family[measured]).tolist():
+        in_family = rows.family == number
+        name, scores = rows.names[number], rows.first[in_family & measured]
         n, right = len(scores), float(scores.sum())
         if is_untested(n, right) or _is_floored(n, right, margin):
-            yield NotTested(name, (), n, right), here
+            yield NotTested(name, (), n, right), in_family
             continue
-        lengths = np.unique(rows.length[here & known]).tolist()
-        sums = {length: rows.first[here & known & (rows.length == length)] for length in lengths}
-        dead = {at: part for at, part in sums.items() if _is_dead(part, margin)}
+        lengths = np.unique(rows.length[in_family & measured]).tolist()
+        sums = {
+            length: rows.first[in_family & measured & (rows.length == length)] for length in lengths
+        }
+        dead = {length: part for length, part in sums.items() if _is_dead(part, margin)}
         if dead:
             right = sum(float(part.sum()) for part in dead.values())
             group = NotTested(name, tuple(dead), sum(map(len, dead.values())), right)
-            yield group, here & np.isin(rows.length, list(dead))
+            yield group, in_family & np.isin(rows.length, list(dead))
 
 
 def _is_floored(n: int, right: float, margin: float) -> bool:

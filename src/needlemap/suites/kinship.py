@@ -276,8 +276,9 @@ class Lines(Source):
     name: str = "facts"
 
     def documents(self, first: int = 0) -> Iterator[Document]:
-        """One document."""
-        yield from [Document(self.name, "".join(self.lines))][first:]
+        """Yield the only document, unless it is left out."""
+        if first == 0:
+            yield Document(self.name, "".join(self.lines))
 
 
 @cache

@@ -64,49 +64,62 @@ class Latent(Task):
         self._wording = wording("latent", self.language)
 
     def item(self, draw: Draw) -> Item:
-        """The fact at the cell's depth, the distractors elsewhere, and the question."""
+        """Return the fact at the cell's depth, the distractors elsewhere, and the question."""
+        # The order of the draws fixes all prompts: the fact, its wording, then the distractors.
         random = self._random(draw)
-        fact, order = _quiet(self._facts, random, draw), random.choice(self._orders)
+        fact = _quiet(self._facts, random, draw)
+        order = random.choice(self._orders)
         facts = [fact, *self._others(fact, random, draw)]
         names = self._names(draw, len(facts))
         texts = [
-            each.needles[order].replace("{name}", name)
-            for each, name in zip(facts, names, strict=True)
+            hidden_fact.needles[order].replace("{name}", name)
+            for hidden_fact, name in zip(facts, names, strict=True)
         ]
-        needles, prefix = (
-            hidden(texts, self._depths(draw)),
-            self._absence.prefix(self._wording["begun"]),
-        )
-        asked = self._absence.draw_kind(draw)
-        sought = fact if asked == "present" else self._missed(facts, draw, same=asked == "near")
-        question = self._absence.question(sought.question + self._wording["alone"])
-        if asked != "present":
+        needles = hidden(texts, self._depths(draw))
+        prefix = self._absence.prefix(self._wording["begun"])
+
+        kind = self._absence.draw_kind(draw)
+        asked = fact
+        if kind != "present":
+            asked = self._missed(facts, draw, same=kind == "near")
+        question = self._absence.question(asked.question + self._wording["alone"])
+        if kind != "present":
             reference = self._absence.unanswered(question, tuple(names), any_of(self._people))
             return Item(needles, question, reference, answer_prefix=prefix, unique=(*texts, *names))
-        name, decoys = names[0], tuple(each for each in self._people if each != names[0])
-        reference = Reference(name, (name,), texts[0], question, decoys, none=self._absence.none)
+        name = names[0]
+        reference = Reference(
+            answer=name,
+            keywords=(name,),
+            needle=texts[0],
+            question=question,
+            decoys=tuple(person for person in self._people if person != name),
+            none=self._absence.none,
+        )
         return Item(needles, question, reference, answer_prefix=prefix)
 
     def _random(self, draw: Draw) -> Random:
-        """What the fact is drawn from."""
+        """Return the random numbers from which the fact is drawn."""
         if self.fresh == "trial":
             return draw.random(f"latent {draw.cell.depth!r}", "repeat")
         return draw.random("latent", self.fresh)
 
     def _others(self, fact: Association, random: Random, draw: Draw) -> list[Association]:
-        """Distractors: facts of the same kind with anchors of their own."""
-        alike = [each for each in self._facts if each.relation == fact.relation]
-        found = [fact]
-        while len(found) <= self.distractors:
-            anchors = {each.anchor for each in found}
-            found.append(
-                _quiet([each for each in alike if each.anchor not in anchors], random, draw)
-            )
-        return found[1:]
+        """Return distractors: facts of the same kind with anchors of their own."""
+        alike = [other for other in self._facts if other.relation == fact.relation]
+        distractors = list[Association]()
+        anchors = {fact.anchor}
+        while len(distractors) < self.distractors:
+            others = [other for other in alike if other.anchor not in anchors]
+            distractor = _quiet(others, random, draw)
+            distractors.append(distractor)
+            anchors.add(distractor.anchor)
+        return distractors
 
     def _names(self, draw: Draw, count: int) -> list[str]:
-        """People that the haystack does not know. Raises SettingsError when there are too
-        few."""
+        """Return people that the haystack does not name.
+
+        Raises SettingsError if there are too few.
+        """
         gone = (
             "The haystack holds nearly all names of task 'latent'. Use another --haystack or "
             "shorter lengths."
@@ -116,8 +129,10 @@ class Latent(Task):
         return [fresh(anybody, taken, draw.holds, gone) for _ in range(count)]
 
     def _depths(self, draw: Draw) -> list[float]:
-        """The cell's depth, and far from it those of the distractors: the same at most depths
-        of a length."""
+        """Return the cell's depth, and far from it those of the distractors.
+
+        They are the same at most depths of a length.
+        """
         beside, depths = draw.random("latent beside", "length"), [draw.cell.depth]
         while len(depths) <= self.distractors:
             depth = beside.random()
@@ -126,12 +141,15 @@ class Latent(Task):
         return depths
 
     def _missed(self, facts: list[Association], draw: Draw, *, same: bool) -> Association:
-        """A fact that is not hidden: of the same kind as the one that is, or of another."""
-        anchors, kind = {each.anchor for each in facts}, facts[0].relation
+        """Return a fact that is not hidden.
+
+        same: whether it is of the same kind as the one that is.
+        """
+        anchors, relation = {fact.anchor for fact in facts}, facts[0].relation
         others = [
-            each
-            for each in self._facts
-            if (each.relation == kind) == same and each.anchor not in anchors
+            other
+            for other in self._facts
+            if (other.relation == relation) == same and other.anchor not in anchors
         ]
         return _quiet(others, draw.random("latent missed"), draw)
 

@@ -93,10 +93,13 @@ class Chain:
 class Trace(Task):
     """Variables set to a number or to one another; all that have a certain number are asked for.
 
-    chains, of hops + 1 variables each; one is asked for. order: in which a chain's lines stand.
-    span: over how much of the haystack, in percent, the asked chain goes on behind its first line.
-    digits: of numbers. shots: solved examples on small texts of their own, with names and values
-    that nothing else has; the same in all trials, as noise is, so that repeats go on sharing it.
+    chains: how many there are, of which one is asked for; each has hops + 1 variables.
+    order: the order of a chain's lines.
+    span: the part of the haystack, in percent, after the asked chain's first line in which its
+    other lines stand.
+    digits: the size of numbers.
+    shots: solved examples on small texts of their own, with names and values that nothing else has.
+    They are the same in all trials, as noise is, so that repeats share it.
     haystack, fresh: as for `magic`.
     """
 
@@ -188,13 +191,17 @@ def any_name(random: Random) -> str:
 
 @dataclass(kw_only=True, eq=False)
 class Thread(Task):
-    """One JSON object of pairs, as many as fit; the value of the asked key is the next key, and so
-    on.
+    """A JSON object of pairs, where the value of the asked key is the next key, and so on.
 
-    threads, of hops pairs each; one is asked for. ask: for the 'last' value (scorer `first`) or for
-    'all' on the way (`f1`). order: in which a thread's pairs stand. span: over how much of the
-    object, in percent, the asked thread goes on behind its first pair. uuid_digits: size of keys
-    and values. fresh: as for `magic`.
+    The object has as many pairs as fit.
+
+    threads: how many there are, of which one is asked for; each has hops pairs.
+    ask: 'last' asks for the last value (scorer `first`), 'all' for all values on the way (`f1`).
+    order: the order of a thread's pairs.
+    span: the part of the object, in percent, after the asked thread's first pair in which its
+    other pairs stand.
+    uuid_digits: the size of keys and values.
+    fresh: as for `magic`.
     """
 
     name = "thread"

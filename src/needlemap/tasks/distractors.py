@@ -23,7 +23,8 @@ from needlemap.prompts.templates import fill, placeholders
 from needlemap.tasks import Needle
 from needlemap.text import held, named, plain, shape
 
-_SPARE = 50  # values that are drawn beyond those needed, as some may not do
+# Values that are drawn in addition to those needed, because some may not do.
+_SPARE = 50
 _TAB = "\t"
 
 
@@ -40,121 +41,161 @@ class OwnWords:
 
 @dataclass(frozen=True, slots=True)
 class Distractor:
-    """The sentences of one distractor, and what a wrong answer would take from them; nothing where
-    that is unknown."""
+    """The sentences of one distractor.
+
+    values: what a wrong answer would take from them; () if that is unknown.
+    """
 
     texts: tuple[str, ...]
     values: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots of the user's own words.
+
+    asked: those that say which fact is asked for. answer: those that make its answer.
+    """
+
+    asked: list[str]
+    answer: list[str]
+
+
 def near_misses(
     wording: OwnWords, values: Mapping[str, str], right: Sequence[str], count: int, random: Random
 ) -> list[Distractor]:
-    """So many near misses. values: of the needle's own slots. right: what a right answer
-    holds.
+    """Return so many near misses.
 
-    Raises SettingsError where slots do not allow as many.
+    values: of the needle's own slots. right: what a right answer holds. Raises SettingsError if the
+    slots do not allow as many.
     """
-    asked, told = _slots(wording)
-    ways = {name: _others(wording.draw[name], values[name], count, random) for name in asked}
-    turns = [
-        (name, each) for row in zip_longest(*ways.values()) for name, each in _named(ways, row)
-    ]
-    if len(turns) < count:
-        listed = ", ".join(f"{{{name}}}" for name in asked)
+    slots = _slots(wording)
+    fillings = _fillings(wording, slots.asked, values, count, random)
+    if len(fillings) < count:
+        listed = ", ".join(f"{{{name}}}" for name in slots.asked)
         raise SettingsError(
-            f"--distractors {count}: {listed} in the question allows {len(turns)} near misses. "
-            f"Give --draw more values, or --distractors {len(turns)}."
+            f"--distractors {count}: {listed} in the question allows {len(fillings)} near misses. "
+            f"Give --draw more values, or --distractors {len(fillings)}."
         )
-    rest = [name for name in wording.draw if name not in asked]
-    pools = {name: _pool(wording, name, values, right, count, random) for name in rest}
-    for name in told:
+    pools = {
+        name: _pool(wording, name, values, right, count, random)
+        for name in wording.draw
+        if name not in slots.asked
+    }
+    for name in slots.answer:
         if not pools[name]:
             raise SettingsError(
                 f"--distractors {count}: --draw gives {{{name}}} no other value than "
                 f"'{values[name]}', so each near miss would hold the answer. Give it more values."
             )
-    found = []
-    for number, (name, other) in enumerate(turns[:count]):
-        drawn = {each: pool[number % len(pool)] for each, pool in pools.items() if pool}
-        filled = {**values, **drawn, name: other}
+    distractors = []
+    for number, (slot, value) in enumerate(fillings[:count]):
+        others = {name: pool[number % len(pool)] for name, pool in pools.items() if pool}
+        filled = {**values, **others, slot: value}
         texts = tuple(fill(needle, filled, "needle") for needle in wording.needles)
         _refuse_right(texts, right, f"near miss '{' '.join(texts)}'")
-        found.append(Distractor(texts, _values(wording, filled, right)))
-    return found
+        distractors.append(Distractor(texts, _values(wording, filled, right)))
+    return distractors
+
+
+def _fillings(
+    wording: OwnWords,
+    slots: Sequence[str],
+    values: Mapping[str, str],
+    count: int,
+    random: Random,
+) -> list[tuple[str, str]]:
+    """Return other values of the question's slots, the slots in turn: each a slot and its value."""
+    others = {name: _others(wording.draw[name], values[name], count, random) for name in slots}
+    fillings = []
+    for row in zip_longest(*others.values()):
+        for name, value in zip(others, row, strict=True):
+            if value is not None:
+                fillings.append((name, value))
+    return fillings
 
 
 def own_sentences(
     lines: Sequence[str], values: Mapping[str, str], right: Sequence[str]
 ) -> list[Distractor]:
-    """The user's sentences, each with its value: what stands behind a tab, else the one text
-    that looks like a right number or code. Raises SettingsError for one that holds the right
-    answer."""
-    found = []
+    """Return the user's sentences, each with the value that a wrong answer takes from it.
+
+    It stands after a tab, or is the one text that looks like a right number or code. Raises
+    SettingsError for a sentence that holds the right answer.
+    """
+    distractors = []
     for line in lines:
-        text, tab, value = (fill(line, dict(values), "distractors")).partition(_TAB)
+        text, tab, value = fill(line, dict(values), "distractors").partition(_TAB)
         text, value = text.strip(), value.strip()
         if not text:
             raise SettingsError(f"distractors: '{line}' has no sentence before its tab.")
         if tab and not held(plain(text), plain(value)):
             raise SettingsError(f"distractors: '{text}' does not hold its value '{value}'.")
         _refuse_right((text,), right, f"'{text}'")
-        known = value or _looking_like(text, right)
-        found.append(Distractor((text,), (known,) if known else ()))
-    return found
+        value = value or _looking_like(text, right)
+        distractors.append(Distractor((text,), (value,) if value else ()))
+    return distractors
 
 
-def decoys_of(found: Sequence[Distractor], question: str) -> tuple[str, ...]:
-    """The values that a wrong answer takes from distractors, but those that the question
-    names."""
-    values = dict.fromkeys(value for each in found for value in each.values)
+def decoys_of(distractors: Sequence[Distractor], question: str) -> tuple[str, ...]:
+    """Return the values that a wrong answer takes from distractors.
+
+    Those that the question names are left out.
+    """
+    values = dict.fromkeys(value for distractor in distractors for value in distractor.values)
     return tuple(value for value in values if not named(plain(question), plain(value)))
 
 
-def hidden_beside(found: Sequence[Distractor], random: Random) -> Iterator[Needle]:
-    """Their sentences as needles that stand anywhere, and stay there."""
-    for text in (text for each in found for text in each.texts):
-        yield Needle(text, random.random(), still=True, wrong=True)
+def hidden_beside(distractors: Sequence[Distractor], random: Random) -> Iterator[Needle]:
+    """Yield their sentences as needles that stand anywhere, and stay there."""
+    for distractor in distractors:
+        for text in distractor.texts:
+            yield Needle(text, random.random(), still=True, wrong=True)
 
 
-def _slots(wording: OwnWords) -> tuple[list[str], list[str]]:
-    """The slots that tell which fact is asked for, and those that make its answer. Raises
-    SettingsError without any of either."""
-    hidden = [name for text in wording.needles for name in placeholders(text, "needle")]
+def _slots(wording: OwnWords) -> Slots:
+    """Return the slots that say which fact is asked for, and those that make its answer.
+
+    Raises SettingsError if there are none of either.
+    """
+    hidden = {name for text in wording.needles for name in placeholders(text, "needle")}
     in_question = placeholders(wording.question, "question")
     asked = [name for name in dict.fromkeys(in_question) if name in hidden]
-    wanted = wording.keywords or ([wording.answer] if wording.answer else wording.needles)
-    in_answer = (name for text in wanted for name in placeholders(text, "answer"))
-    told = [name for name in dict.fromkeys(in_answer) if name in hidden and name not in asked]
+
+    answers: Sequence[str] = wording.needles
+    if wording.keywords:
+        answers = wording.keywords
+    elif wording.answer:
+        answers = [wording.answer]
+    in_answer = [name for text in answers for name in placeholders(text, "answer")]
+    answer = [name for name in dict.fromkeys(in_answer) if name in hidden and name not in asked]
+
     own = "or give sentences of your own: --distractors FILE"
     if not asked:
         raise SettingsError(
             f"--distractors N draws near misses from a slot that needle and question share, and "
             f"they share none: write one as {{city}}, with --draw city=Oslo,Lima,Cairo, {own}"
         )
-    if not told:
+    if not answer:
         raise SettingsError(
             f"--distractors N draws near misses with other answers, and the answer has no slot: "
             f"write one as {{number}}, with --draw number=1000:9999, {own}"
         )
-    return asked, told
-
-
-def _named(ways: Mapping[str, Sequence[str]], row: Sequence[str | None]) -> list[tuple[str, str]]:
-    return [(name, each) for name, each in zip(ways, row, strict=True) if each is not None]
+    return Slots(asked=asked, answer=answer)
 
 
 def _others(choices: Sequence[str] | str, own: str, count: int, random: Random) -> list[str]:
-    """Up to so many different values of a slot but its own, in any order."""
+    """Return up to so many different values of a slot but its own, in any order."""
     if isinstance(choices, str):
-        low, _, high = choices.partition(":")  # was drawn from before: it is a range
+        # A range such as 1000:9999, which was drawn from before, so it is well formed.
+        low, _, high = choices.partition(":")
         numbers = range(int(low), int(high) + 1)
-        drawn = random.sample(numbers, min(len(numbers), count + 1))
-        others = [str(each) for each in drawn]
+        sample = random.sample(numbers, min(len(numbers), count + 1))
+        values = [str(number) for number in sample]
     else:
-        others = list(dict.fromkeys(map(str, choices)))
-        random.shuffle(others)
-    return [each for each in others if plain(each) != plain(own)][:count]
+        values = list(dict.fromkeys(map(str, choices)))
+        random.shuffle(values)
+    return [value for value in values if plain(value) != plain(own)][:count]
 
 
 def _pool(
@@ -165,19 +206,19 @@ def _pool(
     count: int,
     random: Random,
 ) -> list[str]:
-    """Other values of a slot that neither hold a right answer nor stand in one."""
+    """Return other values of a slot that neither hold a right answer nor stand in one."""
     others = _others(wording.draw[name], values[name], count + _SPARE, random)
-    return [each for each in others if not any(_alike(each, word) for word in right)]
+    return [value for value in others if not any(_alike(value, word) for word in right)]
 
 
-def _alike(one: str, other: str) -> bool:
-    """Whether either of two texts stands in the other."""
-    left, right = plain(one), plain(other)
+def _alike(text: str, other: str) -> bool:
+    """Return True if either of two texts stands in the other."""
+    left, right = plain(text), plain(other)
     return left in right or right in left
 
 
 def _values(wording: OwnWords, filled: Mapping[str, str], right: Sequence[str]) -> tuple[str, ...]:
-    """What an answer takes from a near miss: what is wanted of the needle, filled
+    """Return what an answer takes from a near miss: what is wanted of the needle, filled
     otherwise."""
     wanted = wording.keywords or (wording.answer or "",)
     texts = (fill(text, dict(filled), "answer") for text in wanted if placeholders(text, "answer"))
@@ -185,7 +226,7 @@ def _values(wording: OwnWords, filled: Mapping[str, str], right: Sequence[str]) 
 
 
 def _refuse_right(texts: Sequence[str], right: Sequence[str], what: str) -> None:
-    """Raises SettingsError for a distractor that holds the right answer."""
+    """Raise SettingsError for a distractor that holds the right answer."""
     for word in right:
         if any(plain(word).strip() in plain(text) for text in texts):
             raise SettingsError(
@@ -195,10 +236,13 @@ def _refuse_right(texts: Sequence[str], right: Sequence[str], what: str) -> None
 
 
 def _looking_like(text: str, right: Sequence[str]) -> str:
-    """The one number or code in a text that looks like a right one; '' without, and with
-    several."""
-    coded = [plain(word).strip() for word in right]
-    if not coded or any(word.replace(" ", "").isalpha() for word in coded):
+    """Return the one number or code in a text that looks like a right one.
+
+    '' if there is none, or several.
+    """
+    words = [plain(word).strip() for word in right]
+    if not words or any(word.replace(" ", "").isalpha() for word in words):
         return ""
-    found = {match[0] for word in coded for match in re.finditer(shape(word), plain(text))}
-    return found.pop() if len(found) == 1 else ""
+    plain_text = plain(text)
+    matches = {match[0] for word in words for match in re.finditer(shape(word), plain_text)}
+    return matches.pop() if len(matches) == 1 else ""

@@ -1,18 +1,15 @@
-"""Keys with values: hidden one a sentence, or all in one JSON object; one of them is asked for, or
-some.
+"""Hide keys with values, one a sentence or all in one JSON object, and ask for some of them.
 
-One a sentence: RULER's needle tests (Hsieh et al. 2024, arXiv 2404.06654).
-
-One key among the needles is always the one that the cell's depth is meant for. The wording is our
-own.
+One a sentence is RULER's needle tests (Hsieh et al. 2024, arXiv 2404.06654). The cell's depth is
+always that of an asked key. The wording is our own.
 
 A pass key in noise (Mohtashami and Jaggi 2023, arXiv 2305.16300) is a smoke test. The noise is so
-uniform that the key is the one thing that stands out: it finds broken caches and positions, and
-ranks no models. Number strings, with digits that stand twice, ask for exact copying too.
+uniform that only the key stands out, so it finds broken caches and positions, and does not rank
+models. Number strings with doubled digits ask for exact copying too.
 
-A JSON object of pairs (Liu et al. 2023, arXiv 2307.03172): nothing in it helps but the keys
-themselves, no meaning, no wording, no odd one out. Its last pair is never the asked one, since it
-alone lacks a comma.
+In a JSON object of pairs (Liu et al. 2023, arXiv 2307.03172) nothing helps but the keys themselves:
+no meaning, no wording, no odd one out. Its last pair is never the asked one, because it alone lacks
+a comma.
 """
 
 from __future__ import annotations
@@ -44,12 +41,11 @@ from needlemap.tasks.values import Kind, PairLines, Values, fresh, noise, solved
 from needlemap.text import but
 
 UuidDigits = Annotated[int, Ge(4)]
-_UUIDS = {"haystack": "needles", "key": "uuid", "value": "uuid"}
 
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A key, one of its values, and the depth that this needle is meant for."""
+    """A key, one of its values, and the depth at which this needle is to stand."""
 
     key: str
     value: str
@@ -58,17 +54,21 @@ class Hidden:
 
 @dataclass(kw_only=True, eq=False)
 class Magic(Task):
-    """Keys with values, one a sentence, in noise, in prose or among their like; by default one of
-    each.
+    """Keys with values, one a sentence, in noise, in prose or among sentences like them.
 
-    keys, each with so many values, of which queries are asked for, all values of them.
+    By default there is one key with one value.
+
+    keys: how many keys are hidden, each with so many values.
+    queries: how many of them are asked for, with all their values.
     haystack: 'prose' (what the settings name), 'repeat' (the same few sentences) or 'needles'
-    (sentences like the needles, one a line, with other keys and values). digits: of numbers;
-    uuid_digits: of UUIDs, hexadecimal. fresh: how often the asked key is drawn anew: for each
-    trial, for each length of a repeat, or for each repeat; the keys beside it are drawn for each
-    length at most, so that neighbouring depths share what comes before. absent: the share of trials
-    whose question asks for keys that the text lacks, and of these near: those one edit away from
-    keys that it has; see `latent.py`.
+    (sentences like the needles, one a line, with other keys and values).
+    digits: of numbers.
+    uuid_digits: of UUIDs, hexadecimal.
+    fresh: when the asked key is drawn anew: for each trial, for each length of a repeat, or for
+    each repeat. Other keys are drawn for each length at most, so that neighbouring depths share
+    what comes before.
+    absent: the share of trials whose question asks for keys that the text lacks.
+    near: of these, the share that asks for keys one edit away from keys that the text has.
     """
 
     name = "magic"
@@ -107,7 +107,7 @@ class Magic(Task):
         self._prefix = self._absence.prefix(self._naming("begun_several" if several else "begun"))
 
     def background(self, repeat: int, seed: int) -> Background | None:
-        """Noise, or lines like the needles; None for prose."""
+        """Return noise, or lines like the needles; None for prose."""
         if self.haystack == "repeat":
             return noise(self.language)
         if self.haystack == "needles":
@@ -117,87 +117,103 @@ class Magic(Task):
         return None
 
     def item(self, draw: Draw) -> Item:
-        """The needles, that of the cell's depth first; all values of the asked keys are
-        wanted."""
-        pairs, meant = self._hidden(draw), self._absence.draw_kind(draw)
-        asked = list(dict.fromkeys(one.key for one in pairs))[: self.queries]
-        draw.random(f"{self.name} order", self.fresh).shuffle(asked)
-        named = (
-            asked
-            if meant == "present"
-            else self._elsewhere(asked, pairs, draw, near=meant == "near")
-        )
+        """Return the needles, that of the cell's depth first.
+
+        All values of the asked keys are wanted.
+        """
+        pairs = self._hidden(draw)
+        kind = self._absence.draw_kind(draw)
+        hidden_keys = list(dict.fromkeys(pair.key for pair in pairs))[: self.queries]
+        draw.random(f"{self.name} order", self.fresh).shuffle(hidden_keys)
+        asked_keys = hidden_keys
+        if kind != "present":
+            asked_keys = self._absent_keys(hidden_keys, pairs, draw, near=kind == "near")
+
         end = "\n" if self.haystack == "needles" else ""
-        texts = [self._needle.format(key=one.key, value=one.value) + end for one in pairs]
-        needles, keys = hidden(texts, [one.depth for one in pairs]), self._listed(named)
-        question = self._absence.question(self._question.format(keys=keys))
-        prefix = self._prefix.format(keys=keys)
-        if meant == "present":
-            reference = self._reference(asked, pairs, texts, question)
+        texts = [self._needle.format(key=pair.key, value=pair.value) + end for pair in pairs]
+        needles = hidden(texts, [pair.depth for pair in pairs])
+        listed = self._listed(asked_keys)
+        question = self._absence.question(self._question.format(keys=listed))
+        prefix = self._prefix.format(keys=listed)
+        if kind == "present":
+            reference = self._reference(asked_keys, pairs, texts, question)
             return Item(needles, question, reference, answer_prefix=prefix)
-        values, owners = tuple(one.value for one in pairs), tuple(one.key for one in pairs)
+        values = tuple(pair.value for pair in pairs)
+        owners = tuple(pair.key for pair in pairs)
         reference = self._absence.unanswered(question, values, self._like(pairs), owners)
-        unique = (*(text.strip() for text in texts), *values, *named)
+        unique = (*(text.strip() for text in texts), *values, *asked_keys)
         return Item(needles, question, reference, answer_prefix=prefix, unique=unique)
 
     def _naming(self, part: str) -> str:
-        """A text in which the kind of value is named."""
+        """Return a text in which the kind of value is named."""
         kind, kinds = self._wording["kinds"][self.value]
         text: str = self._wording[part]
         return text.replace("{kind}", kind).replace("{kinds}", kinds)
 
     def _listed(self, words: Sequence[str]) -> str:
-        """Words as a sentence lists them: a, b and c."""
+        """Return words as a sentence lists them: a, b and c."""
         comma, last = self._wording["comma"], self._wording["last"]
-        return str(last.join(filter(None, [comma.join(words[:-1]), words[-1]])))
+        parts = [comma.join(words[:-1]), words[-1]]
+        return str(last.join(part for part in parts if part))
 
     def _reference(
         self, asked: list[str], pairs: list[Hidden], texts: list[str], question: str
     ) -> Reference:
-        """All values of the asked keys."""
-        wanted = tuple(one.value for key in asked for one in pairs if one.key == key)
-        sought = "\n".join(
-            text.strip() for text, one in zip(texts, pairs, strict=True) if one.key in asked
+        """Return all values of the asked keys."""
+        values = tuple(pair.value for key in asked for pair in pairs if pair.key == key)
+        sentences = [
+            text.strip() for text, pair in zip(texts, pairs, strict=True) if pair.key in asked
+        ]
+        return Reference(
+            answer=self._listed(values),
+            keywords=values,
+            needle="\n".join(sentences),
+            question=question,
+            decoys=tuple(pair.value for pair in pairs if pair.key not in asked),
+            none=self._absence.none,
         )
-        decoys = tuple(one.value for one in pairs if one.key not in asked)
-        answer = self._listed(wanted)
-        return Reference(answer, wanted, sought, question, decoys, none=self._absence.none)
 
     def _like(self, pairs: list[Hidden]) -> str:
-        """What looks like a value and is none of the keys: to say which ones there are is to
-        invent none."""
-        like = self._values.like
-        return but(like, [one.key for one in pairs]) if self._keys == self._values else like
+        """Return a pattern of what looks like a value and is none of the keys.
 
-    def _elsewhere(
+        An answer that lists the keys that there are invents nothing.
+        """
+        like = self._values.like
+        if self._keys != self._values:
+            return like
+        return but(like, [pair.key for pair in pairs])
+
+    def _absent_keys(
         self, asked: list[str], pairs: list[Hidden], draw: Draw, *, near: bool
     ) -> list[str]:
-        """Keys that are nowhere in the text instead of the asked ones: near to them, or quite
-        others."""
+        """Return keys that are nowhere in the text in place of the asked ones.
+
+        near: whether they are one edit away from those.
+        """
         random = draw.random(f"{self.name} absent")
-        taken = {text for one in pairs for text in (one.key, one.value)}
+        taken = {text for pair in pairs for text in (pair.key, pair.value)}
         if near:
             return [one_edit(key, self._keys, random, taken, draw.holds) for key in asked]
         return [self._keys.fresh(random, taken, draw.holds) for _ in asked]
 
     def _hidden(self, draw: Draw) -> list[Hidden]:
-        """The asked key's values, the first at the cell's depth, then those of the other
-        keys."""
-        others, own = (
-            draw.beside(f"{self.name} beside", self.fresh),
-            draw.random(self.name, self.fresh),
-        )
+        """Return the asked key's values, the first at the cell's depth, then the other keys'."""
+        others = draw.beside(f"{self.name} beside", self.fresh)
+        asked = draw.random(self.name, self.fresh)
         taken: set[str] = set()
         depths = [others.random() for _ in range(self.keys * self.values - 1)]
-        rest = [self._pairs(others, taken, draw) for _ in range(self.keys - 1)]
-        pairs = [*self._pairs(own, taken, draw), *(pair for row in rest for pair in row)]
+        # The order of the draws fixes all prompts: the other keys come first.
+        other_pairs = [self._pairs(others, taken, draw) for _ in range(self.keys - 1)]
+        pairs = self._pairs(asked, taken, draw)
+        for more in other_pairs:
+            pairs += more
         return [
-            Hidden(*pair, depth)
-            for pair, depth in zip(pairs, [draw.cell.depth, *depths], strict=True)
+            Hidden(key, value, depth)
+            for (key, value), depth in zip(pairs, [draw.cell.depth, *depths], strict=True)
         ]
 
     def _pairs(self, random: Random, taken: set[str], draw: Draw) -> list[tuple[str, str]]:
-        """A fresh key with its fresh values."""
+        """Return a fresh key with its fresh values."""
         key = self._keys.fresh(random, taken, draw.holds)
         return [(key, self._values.fresh(random, taken, draw.holds)) for _ in range(self.values)]
 
@@ -231,7 +247,9 @@ class Multiquery(Magic):
 class Passkey(Task):
     """A number hidden in noise: a smoke test.
 
-    digits: of the key, of which `doubled` repeat the digit before them. fresh: as for `magic`.
+    digits: of the key.
+    doubled: how many of them repeat the digit before.
+    fresh: as for `magic`.
     """
 
     name = "passkey"
@@ -246,22 +264,24 @@ class Passkey(Task):
         if 2 * self.doubled > self.digits:
             raise SettingsError(
                 f"Of {self.digits} digits {self.doubled} cannot repeat the one before them. Give "
-                f"digits of 1 "
-                f"or more, and doubled of half of them or less."
+                "digits of 1 or more, and doubled of half of them or less."
             )
 
     def background(self, repeat: int, seed: int) -> Background:
-        """The same few sentences again and again."""
+        """Return the same few sentences again and again."""
         return noise(self.language)
 
     def item(self, draw: Draw) -> Item:
-        """The sentence with the key, which no noise holds."""
-        random, words = draw.random("passkey", self.fresh), wording("passkey", self.language)
-        gone = (
+        """Return the sentence with the key, which no noise holds."""
+        random = draw.random("passkey", self.fresh)
+        words = wording("passkey", self.language)
+        value = fresh(
+            partial(key_of, random, self.digits, self.doubled),
+            set(),
+            draw.holds,
             f"The text holds all pass keys of {self.digits} digits. Use more: --task-options "
-            f"digits=10"
+            "digits=10",
         )
-        value = fresh(partial(key_of, random, self.digits, self.doubled), set(), draw.holds, gone)
         needle, question = words["needle"].format(value=value), words["question"]
         return Item(
             (Needle(needle, draw.cell.depth),),
@@ -272,28 +292,34 @@ class Passkey(Task):
 
 
 def key_of(random: Random, digits: int, doubled: int) -> str:
-    """A key, which never begins with 0.
+    """Return a key, which never starts with 0.
 
     >>> key_of(Random("x"), 10, 5)
     '6699997711'
     """
-    single = [random.randrange(1, 10), *(random.randrange(10) for _ in range(digits - doubled - 1))]
+    single = [random.randrange(1, 10)]
+    single += [random.randrange(10) for _ in range(digits - doubled - 1)]
     twice = set(random.sample(range(len(single)), doubled))
-    return "".join(str(digit) * (2 if place in twice else 1) for place, digit in enumerate(single))
+    key = ""
+    for place, digit in enumerate(single):
+        key += str(digit) * (2 if place in twice else 1)
+    return key
 
 
 PAIR = '"{key}": "{value}"'
-_SHOWN = 4  # pairs of an example
+# Pairs of an example.
+_SHOWN = 4
 
 
 @dataclass(kw_only=True, eq=False)
 class KeyValue(Task):
     """One JSON object of pairs, as many as fit; the value of one key is asked for.
 
-    key, value: of what kind; digits, uuid_digits: their size.
-
-    query_first: the question stands before the object too. shots: solved examples on small objects
-    of their own, the same in all trials of a repeat. fresh: as for `magic`.
+    key, value: their kinds.
+    digits, uuid_digits: their size.
+    query_first: whether the question stands before the object too.
+    shots: solved examples on small objects of their own, the same in all trials of a repeat.
+    fresh: as for `magic`.
     """
 
     name = "kv"
@@ -316,24 +342,21 @@ class KeyValue(Task):
         self._wording = wording("kv", self.language)
 
     def background(self, repeat: int, seed: int) -> Background:
-        """The object's pairs, one a line."""
+        """Return the object's pairs, one a line."""
         return Background(
             PairLines(f"{PAIR},", self._keys, self._values, f"{seed}:{repeat}", "json")
         )
 
     def item(self, draw: Draw) -> Item:
-        """The asked pair; what opens the object, and what closes it."""
+        """Return the asked pair, with what opens the object and what closes it."""
         random, taken = draw.random("kv", self.fresh), set[str]()
         examples = "".join(self._example(draw, taken, number) for number in range(self.shots))
         last = self._pair(draw.random("kv last", "repeat"), taken, draw)
         key, value = self._pair(random, taken, draw)
-        pair, question = (
-            PAIR.format(key=key, value=value),
-            self._wording["question"].format(key=key),
-        )
-        like = (
-            self._values.like if self.value == "word" else ""
-        )  # of others a reference says it itself
+        pair = PAIR.format(key=key, value=value)
+        question = self._wording["question"].format(key=key)
+        # Of numbers and UUIDs, a reference knows by itself what looks like them.
+        like = self._values.like if self.value == "word" else ""
         return Item(
             (Needle(f"{pair},\n", draw.cell.depth),),
             question,
@@ -344,11 +367,13 @@ class KeyValue(Task):
         )
 
     def _example(self, draw: Draw, taken: set[str], number: int) -> str:
-        """A small object with its question and answer."""
-        randoms = (draw.random(f"kv example {number}.{place}", "repeat") for place in range(_SHOWN))
-        pairs = [self._pair(random, taken, draw) for random in randoms]
+        """Return a small object with its question and answer."""
+        pairs = []
+        for place in range(_SHOWN):
+            random = draw.random(f"kv example {number}.{place}", "repeat")
+            pairs.append(self._pair(random, taken, draw))
         key, value = draw.random(f"kv asked {number}", "repeat").choice(pairs)
-        lines = ",\n".join(PAIR.format(key=one, value=other) for one, other in pairs)
+        lines = ",\n".join(PAIR.format(key=other, value=given) for other, given in pairs)
         return solved(f"{{\n{lines}\n}}", self._wording["question"].format(key=key), value)
 
     def _pair(self, random: Random, taken: set[str], draw: Draw) -> tuple[str, str]:
@@ -357,5 +382,5 @@ class KeyValue(Task):
 
 
 def closing(key: str, value: str) -> str:
-    """An object's last pair, and its end."""
+    """Return an object's last pair, and its end."""
     return f"{PAIR.format(key=key, value=value)}\n}}"

@@ -1,4 +1,4 @@
-"""What a task is, and what it draws: needles, questions, references, backgrounds."""
+"""Define a task, and what it draws: needles, questions, references, backgrounds."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 Scope = Literal["trial", "length", "repeat"]
 # More facts, digits or letters than any prompt holds would be drawn for hours before they are
-# refused. A number in a text, such as a key, is not meant,
-# nor is a plug-in's option.
+# refused. A number in a text, such as a key, is not meant, nor is a plug-in's option.
 MOST_OPTION = 10_000
-_SHOWN = 40  # characters of a number that is refused
+# Characters of a refused number that an error shows.
+_SHOWN = 40
 
 
 def holds_nothing(_text: str) -> bool:
-    """An empty background's answer to whether it holds a text."""
+    """Return False: an empty background holds no text."""
     return False
 
 
 def utf8_bytes(text: str) -> int:
-    """The tokens of a text for a model that reads bytes."""
+    """Return the tokens of a text for a model that reads bytes."""
     return len(text.encode())
 
 
@@ -44,10 +44,14 @@ def utf8_bytes(text: str) -> int:
 class Draw:
     """All that one trial is drawn from: equal draws give equal items, in every process.
 
-    holds: whether the background, as far as the cell's length goes, already holds a text, in any
-    case, so that keys and values can be fresh. tokens: of a text, as the tested model counts;
-    room_tokens:
-    of the prompt without the answer: for tasks that hide as much as fits.
+    Attributes:
+        cell: The length and depth of the trial.
+        repeat: The number of the repeat.
+        seed: The seed of the family.
+        holds: Returns True if the background, up to the cell's length, already holds a text, in
+            upper or lower case, so that keys and values can be fresh.
+        tokens: Counts the tokens of a text as the tested model does.
+        room_tokens: Tokens of the prompt without the answer, for tasks that hide as much as fits.
     """
 
     cell: Cell
@@ -58,11 +62,11 @@ class Draw:
     room_tokens: int = 0
 
     def random(self, purpose: str, scope: Scope = "trial") -> Random:
-        """Random numbers for a purpose: other ones for each trial, for each length of a repeat, or
-        repeat.
+        """Return random numbers for a purpose.
 
-        What stands before the needle of the cell's depth is best drawn for a length or a repeat, so
-        that neighbouring depths share their beginnings.
+        They are other ones for each trial, for each length of a repeat, or for each repeat. Draw
+        what stands before the needle of the cell's depth for a length or a repeat, so that
+        neighbouring depths share their beginnings.
         """
         place: tuple[object, ...] = (self.seed, self.repeat)
         if scope != "repeat":
@@ -72,19 +76,24 @@ class Draw:
         return Random(f"{purpose}:{':'.join(map(repr, place))}")
 
     def beside(self, purpose: str, fresh: Scope) -> Random:
-        """Random numbers for what stands beside what is asked for, which is drawn for each `fresh`:
-        these are drawn for each length at most, so that neighbouring depths share what comes
-        before."""
+        """Return random numbers for what stands next to what is asked for.
+
+        They are drawn for each length at most, so that neighbouring depths share what comes before.
+        fresh: how often what is asked for is drawn.
+        """
         return self.random(purpose, "repeat" if fresh == "repeat" else "length")
 
 
 @dataclass(frozen=True, slots=True)
 class Needle:
-    """A text to hide and the depth it is meant for, a share in [0, 1].
+    """A text to hide.
 
-    still: it stays there when a plan chooses another place for an item's first needle. exact: it
-    stands at that very token rather than at a sentence's end. wrong: it is a distractor, from which
-    no right answer comes.
+    Attributes:
+        text: The text.
+        depth: Where it is to stand, a share in [0, 1].
+        still: Whether it stays there if a plan chooses another place for an item's first needle.
+        exact: Whether it stands at that very token, not at a sentence's end.
+        wrong: Whether it is a distractor, from which no right answer comes.
     """
 
     text: str
@@ -96,16 +105,22 @@ class Needle:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a right answer looks like: three different things that older tools mix.
+    """What a right answer looks like. Answer, keywords and needle differ; older tools mix them.
 
-    answer: a full right answer. keywords: words that a right answer holds. needle: the hidden text
-    itself. question: as it was asked. decoys: what the prompt holds of the same kind as the
-    keywords, but wrong. choices: the right and the wrong ones in the prompt's order, where one of
-    them is asked for by its number. none: the answer by which a question lets one say that the text
-    holds none, right where there are no keywords; '' where it does not. like: a pattern of what
-    would look like an answer there, for texts as `text.plain` leaves them; '' where unknown.
-    owners: whose each decoy is, in their order, where a denial may say so ("none; only red-fox has
-    4711").
+    Attributes:
+        answer: A full right answer.
+        keywords: Words that a right answer holds.
+        needle: The hidden text itself.
+        question: The question as it was asked.
+        decoys: What the prompt holds of the same kind as the keywords, but wrong.
+        choices: The right and the wrong ones in the prompt's order, if one of them is asked for by
+            its number.
+        none: The answer that says that the text holds none, which is right if there are no
+            keywords; '' if the question does not allow it.
+        like: A pattern of what would then look like an answer, for texts as `text.plain` leaves
+            them; '' if that is unknown.
+        owners: Whose each decoy is, in their order, if a denial may name it ("none; only red-fox
+            has 4711").
     """
 
     answer: str
@@ -119,21 +134,28 @@ class Reference:
     owners: tuple[str, ...] = ()
 
     def digest(self) -> str:
-        """sha256 of all that is right and wrong; fields that say nothing do not enter, so that a
-        version that has more of them knows its references as before."""
-        said = {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
-        return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        """Return the sha256 of all that is right and wrong.
+
+        Empty fields do not enter, so that a later version with more fields gives the same digest.
+        """
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        filled = {name: value for name, value in values.items() if value}
+        return sha256(json.dumps(filled, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """What one trial hides and asks.
 
-    needles: the first is the one meant for the cell's depth; the others may stand anywhere. None:
-    nothing is hidden. prologue, epilogue: texts around the haystack, as the braces of a JSON object
-    or examples; what is equal in all trials of a repeat is shared between them.
-    answer_prefix: how an answer would begin, given to the model where the settings say so. unique:
-    texts that must not stand in the haystack; None: needles, keywords and answer.
+    Attributes:
+        needles: The first is the one for the cell's depth; the others may stand anywhere. () if
+            nothing is hidden.
+        question: The question.
+        reference: What a right answer looks like.
+        prologue, epilogue: Texts around the haystack, for example the braces of a JSON object, or
+            examples. What is equal in all trials of a repeat is shared between them.
+        answer_prefix: The start of an answer, given to the model if the settings say so.
+        unique: Texts that must not stand in the haystack; None for needles, keywords and answer.
     """
 
     needles: tuple[Needle, ...]
@@ -149,9 +171,13 @@ class Item:
 class Background:
     """A haystack that a task brings along: a source read in its own order from the start.
 
-    A source that ends, as one document, is asked whole: prompts are then shorter than their length.
-    unit: what a needle may not split, a name in `tokens.UNITS`. With 'sentence' prompts have
-    exactly the asked length; with the others the haystack ends with a whole unit.
+    If a source ends, for example a single document, it is used whole, and prompts are shorter than
+    their length.
+
+    Attributes:
+        source: The source.
+        unit: What a needle may not split, a name in `tokens.UNITS`. With 'sentence' prompts have
+            exactly the wanted length; with the others the haystack ends with a whole unit.
     """
 
     source: Source
@@ -160,8 +186,13 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class ReadyPrompt:
-    """A prompt that exists already. messages: role and text. depth: where its answer stands, a
-    share; None where unknown. item: what is asked and right; it hides nothing."""
+    """A prompt that exists already.
+
+    Attributes:
+        messages: Role and text of each message.
+        item: What is asked, and what is right; it hides nothing.
+        depth: Where its answer stands, a share; None if that is unknown.
+    """
 
     messages: tuple[tuple[str, str], ...]
     item: Item
@@ -169,16 +200,19 @@ class ReadyPrompt:
 
 
 class Task(metaclass=Checked):
-    """Built as `Task(**options)`; unknown options raise SettingsError. Override `item`, and what
-    differs. A dataclass whose fields are its options needs no constructor.
+    """Makes needles, a question and a reference for each trial.
 
-    Its options are those of `task_options`, and every setting of the group Task that its
-    constructor names
-    (needle, needles, question, answer, keywords, spread, diff, draw, language).
-    name: its registered name. scorer: the scorer's name it wants when the settings name none,
-    scorer_options:
-    its options, where the settings say no others. ready: whether its prompts exist already, so
-    that no haystack, template or depth is chosen for them.
+    Override `item`, and what differs. It is built as `Task(**options)`; unknown options raise
+    SettingsError. A dataclass whose fields are its options needs no constructor. Its options are
+    those of `task_options`, and every setting of the group Task that its constructor names (needle,
+    needles, question, answer, keywords, spread, diff, draw, language).
+
+    Attributes:
+        name: Its registered name.
+        scorer: The scorer that it wants if the settings name none.
+        scorer_options: The scorer's options, if the settings give no others.
+        ready: Whether its prompts exist already, so that no haystack, template or depth is chosen
+            for them.
     """
 
     name: str
@@ -187,66 +221,77 @@ class Task(metaclass=Checked):
     ready: bool = False
 
     def anchor_tokens(self, repeat: int, seed: int) -> int | None:
-        """Return the haystack tokens that a repeat's depths are shares of in prompts of every
-        length; None: each prompt's own."""
+        """Return the haystack tokens that a repeat's depths are shares of, in prompts of every
+        length.
+
+        None for each prompt's own.
+        """
         return None
 
     @property
     def depthless(self) -> bool:
-        """Whether it asks about the whole text, so that one depth says all that any would."""
+        """Return True if it asks about the whole text, so that one depth is enough."""
         return False
 
     def item(self, draw: Draw) -> Item:
-        """The item of one trial: a pure function of the draw."""
+        """Return the item of one trial: a pure function of the draw."""
         raise NotImplementedError
 
     def background(self, repeat: int, seed: int) -> Background | None:
-        """The haystack of a repeat that it brings along: equal ones are read and tokenised once.
-        None: the settings' haystack."""
+        """Return the haystack that it brings along for a repeat; None for the settings' haystack.
+
+        Equal ones are read and tokenised once.
+        """
         return None
 
     def prompts(self) -> Sequence[ReadyPrompt]:
-        """All prompts that exist already, in an order that never changes."""
+        """Return all prompts that exist already, in an order that never changes."""
         return ()
 
     def source(self) -> tuple[str, str]:
-        """Where these come from: a name, and a sha256."""
+        """Return where these come from: a name, and a sha256."""
         return "", ""
 
 
 def make_task(settings: Settings) -> Task:
-    """The task, with the settings that it names. Raises SettingsError for those that it lacks, and
-    for numbers beyond all use."""
+    """Return the task, with the settings that it names.
+
+    Raises SettingsError for settings that it lacks, and for numbers beyond all use.
+    """
+    # Settings name the tasks' types, so the import would be a circle.
     from needlemap.settings import settings_of
 
     kind = find_kind("tasks", settings.task, Task)
-    if (
-        settings.spread == "chain-as-coded"
-        and settings.task == "multi"
-        and settings.placement != "token"
-    ):
+    is_chain = settings.spread == "chain-as-coded" and settings.task == "multi"
+    if is_chain and settings.placement != "token":
         raise SettingsError(
             "--spread chain-as-coded is OpenCompass's way: give --placement token too."
         )
-    named, options = option_names(kind), dict(settings.task_options)
-    is_drawn = not kind.ready and kind.__module__.startswith("needlemap.")
-    for name, value in options.items() if is_drawn else ():
-        if isinstance(value, int | float) and not -MOST_OPTION <= value <= MOST_OPTION:
-            raise SettingsError(
-                f"Option '{name}' of task {settings.task} takes numbers up to {MOST_OPTION:,}, got "
-                f"{str(value)[:_SHOWN]}."
-            )
+    options = dict(settings.task_options)
+    if not kind.ready and kind.__module__.startswith("needlemap."):
+        _check_numbers(settings.task, options)
+    accepted = option_names(kind)
     for name in settings_of("Task"):
-        if name in named:
+        if name in accepted:
             options.setdefault(name, getattr(settings, name))
     with in_words(settings):
-        made: Task = kind(**options)
-    return made
+        task: Task = kind(**options)
+    return task
+
+
+def _check_numbers(task: str, options: Mapping[str, Any]) -> None:
+    """Raise SettingsError for a number that would be drawn for hours."""
+    for name, value in options.items():
+        if isinstance(value, int | float) and not -MOST_OPTION <= value <= MOST_OPTION:
+            raise SettingsError(
+                f"Option '{name}' of task {task} takes numbers up to {MOST_OPTION:,}, got "
+                f"{str(value)[:_SHOWN]}."
+            )
 
 
 @contextmanager
 def in_words(settings: Settings) -> Iterator[None]:
-    """What a task's own code raises, as a SettingsError."""
+    """Raise what a task's own code raises as a SettingsError."""
     try:
         yield
     except NeedlemapError:
@@ -258,7 +303,7 @@ def in_words(settings: Settings) -> Iterator[None]:
 
 
 def no_wording(task: str, language: str) -> SettingsError:
-    """What a task that has no words in a language says."""
+    """Return the error of a task that has no words in a language."""
     return SettingsError(
         f"Task '{task}' has no wording in '{language}'. Give another --language, or another --task."
     )
@@ -273,28 +318,27 @@ Piece = TypeVar("Piece")
 
 
 def behind(random: Random, depth: float, count: int, span: float) -> list[float]:
-    """Depths, ascending, of `count` needles: the first at a depth, the rest uniform in the span
-    behind it.
+    """Return the depths, ascending, of `count` needles.
 
-    span: as a share of the haystack; it ends with the haystack.
+    The first stands at a depth, the rest uniformly in the span after it. span: as a share of the
+    haystack; it ends with the haystack.
 
-    >>> (
-    ...     [round(one, 2) for one in behind(Random("x"), 0.5, 3, 1.0)],
-    ...     behind(Random("x"), 1.0, 2, 0.1),
-    ... )
-    ([0.5, 0.8, 0.82], [1.0, 1.0])
+    >>> [round(depth, 2) for depth in behind(Random("x"), 0.5, 3, 1.0)]
+    [0.5, 0.8, 0.82]
+    >>> behind(Random("x"), 1.0, 2, 0.1)
+    [1.0, 1.0]
     """
     width = min(span, 1 - depth)
     return [depth, *sorted(depth + width * random.random() for _ in range(count - 1))]
 
 
 def anywhere(random: Random, count: int) -> list[float]:
-    """Depths, ascending, of needles that stand anywhere."""
+    """Return the depths, ascending, of needles that stand anywhere."""
     return sorted(random.random() for _ in range(count))
 
 
 def ordered(random: Random, pieces: list[Piece], order: Order) -> list[Piece]:
-    """Pieces in the order in which the text has them.
+    """Return pieces in the order in which the text has them.
 
     >>> ordered(Random("x"), [1, 2, 3], "backward"), ordered(Random("z"), [1, 2, 3], "random")
     ([3, 2, 1], [1, 3, 2])
@@ -305,19 +349,17 @@ def ordered(random: Random, pieces: list[Piece], order: Order) -> list[Piece]:
 
 
 def hidden(texts: Iterable[str], depths: Iterable[float]) -> tuple[Needle, ...]:
-    """Needles in the order given, of which only the first moves where a plan wants it to."""
-    return tuple(
-        Needle(*both, still=n > 0) for n, both in enumerate(zip(texts, depths, strict=True))
-    )
+    """Return needles in the order given, of which only the first moves if a plan wants it to."""
+    places = enumerate(zip(texts, depths, strict=True))
+    return tuple(Needle(text, depth, still=number > 0) for number, (text, depth) in places)
 
 
 def following(random: Random, texts: list[str], depth: float, span: float) -> list[Needle]:
-    """Needles in the order given, from a depth on. span: as for `behind`."""
+    """Return needles in the order given, from a depth on. span: as for `behind`."""
     return list(hidden(texts, behind(random, depth, len(texts), span)))
 
 
 def scattered(random: Random, texts: list[str]) -> list[Needle]:
-    """Needles in the order given, that stand anywhere."""
-    return [
-        Needle(*both, still=True) for both in zip(texts, anywhere(random, len(texts)), strict=True)
-    ]
+    """Return needles in the order given, that stand anywhere."""
+    depths = anywhere(random, len(texts))
+    return [Needle(text, depth, still=True) for text, depth in zip(texts, depths, strict=True)]

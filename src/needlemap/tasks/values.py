@@ -24,31 +24,34 @@ from needlemap.text import any_of, hexadecimal, number
 
 Kind = Literal["word", "number", "uuid"]
 Drawn = TypeVar("Drawn")
-TRIES = 2000  # draws of one value or name before its kind is given up as used up
-_UUID = (8, 4, 4, 4, 12)  # digits in each group, where there are 32
-_GROUP = 8  # digits in each group otherwise
+# Draws of one value or name before its kind is given up as used up.
+TRIES = 2000
+# Digits in each group, if there are 32; and otherwise.
+_UUID = (8, 4, 4, 4, 12)
+_GROUP = 8
 _JOINTS = {"english": "-", "chinese": ""}
 
 
 @cache
 def lexicon(name: str, language: Language, package: str = "needlemap.tasks") -> Mapping[str, Any]:
-    """A language's part of a package's `data/NAME.yaml`."""
-    read = read_yaml(files(package).joinpath("data", f"{name}.yaml").read_text("utf-8"))
-    found: Mapping[str, Any] = read[language]
-    return found
+    """Return a language's part of a package's `data/NAME.yaml`."""
+    text = files(package).joinpath("data", f"{name}.yaml").read_text("utf-8")
+    words: Mapping[str, Any] = read_yaml(text)[language]
+    return words
 
 
 def wording(task: str, language: Language) -> Mapping[str, Any]:
-    """What a task hides and asks. Raises SettingsError for one that has no words in a
-    language.
+    """Return the words in which a task hides and asks.
+
+    Raises SettingsError for a task that has no words in a language.
 
     >>> wording("passkey", "english")["begun"]
     'The pass key is'
     """
-    found: Mapping[str, Any] | None = lexicon("wording", language).get(task)
-    if found is None:
+    words: Mapping[str, Any] | None = lexicon("wording", language).get(task)
+    if words is None:
         raise no_wording(task, language)
-    return found
+    return words
 
 
 def fresh(
@@ -58,26 +61,28 @@ def fresh(
     gone: str,
     named: Callable[[Drawn], str] = str,
 ) -> Drawn:
-    """What is drawn, and is neither taken, and is from now on, nor held. named: by what it is
-    known.
+    """Return a drawn value that is neither taken nor held, and count it as taken.
 
-    Raises SettingsError, `gone`, when there is none left.
+    named: returns the name of a value. Raises SettingsError, `gone`, if none is left.
 
     >>> fresh(iter(["a", "b", "c"]).__next__, {"a"}, lambda text: text == "b", "No letter is left.")
     'c'
     """
     for _ in range(TRIES):
-        found = draw()
-        name = named(found)
+        value = draw()
+        name = named(value)
         if name not in taken and not holds(name):
             taken.add(name)
-            return found
+            return value
     raise SettingsError(gone)
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A kind of value. digits: of a number, decimal; of a UUID, hexadecimal. language: of words."""
+    """A kind of value.
+
+    digits: of a number, decimal; of a UUID, hexadecimal. language: of words.
+    """
 
     kind: Kind
     digits: int
@@ -85,11 +90,12 @@ class Values:
 
     @classmethod
     def sized(cls, kind: Kind, digits: int, uuid_digits: int, language: Language) -> Values:
-        """A kind of value with the size that fits it; words have none."""
-        return cls(kind, {"word": 0, "number": digits, "uuid": uuid_digits}[kind], language)
+        """Return a kind of value with the size that fits it; words have none."""
+        sizes: Mapping[Kind, int] = {"word": 0, "number": digits, "uuid": uuid_digits}
+        return cls(kind, sizes[kind], language)
 
     def draw(self, random: Random) -> str:
-        """Any value of the kind.
+        """Return any value of the kind.
 
         >>> Values("number", 5).draw(Random("x")), Values("uuid", 12).draw(Random("x"))
         ('92678', '50aea17b-4dd3')
@@ -103,8 +109,7 @@ class Values:
 
     @property
     def like(self) -> str:
-        """A pattern of what looks like a value of the kind; of words, only those that `draw`
-        knows.
+        """Return a pattern of what looks like a value of the kind; of words, those of `draw`.
 
         >>> from re import findall
         >>> findall(Values("number", 7).like, "none of the 3, or 7394821")
@@ -117,31 +122,28 @@ class Values:
         return any_of(*words(self.language), joint=_JOINTS[self.language])
 
     def fresh(self, random: Random, taken: set[str], holds: Callable[[str], bool]) -> str:
-        """A value that is neither taken, and is from now on, nor held.
+        """Return a value that is neither taken nor held, and count it as taken.
 
-        Raises SettingsError when there is none left.
+        Raises SettingsError if none is left.
         """
         gone = (
             f"Values of kind '{self.kind}' are used up: {TRIES} draws gave none that is not in the "
-            f"haystack "
-            f"already. Use shorter lengths, --task-options digits={self.digits + 2} or "
-            f"uuid_digits=32."
+            f"haystack already. Use shorter lengths, --task-options digits={self.digits + 2} or "
+            "uuid_digits=32."
         )
         return fresh(partial(self.draw, random), taken, holds, gone)
 
 
 def _hexadecimal(random: Random, digits: int) -> str:
-    """Hexadecimal digits, of which some are letters and some are not: else it were a number or
-    a word."""
+    """Return hexadecimal digits, some of them letters, so that it is neither number nor word."""
     while True:
-        found = f"{random.getrandbits(4 * digits):0{digits}x}"
-        if not found.isdecimal() and not found.isalpha():
-            return found
+        text = f"{random.getrandbits(4 * digits):0{digits}x}"
+        if not text.isdecimal() and not text.isalpha():
+            return text
 
 
 def grouped(digits: str) -> str:
-    """Hexadecimal digits as a UUID has them: 8-4-4-4-12 where there are 32, else in groups of
-    8.
+    """Return hexadecimal digits as a UUID has them: 8-4-4-4-12 if there are 32, else by eights.
 
     >>> grouped("0123456789abcdef")
     '01234567-89abcdef'
@@ -156,9 +158,9 @@ def grouped(digits: str) -> str:
 
 @cache
 def words(language: Language) -> tuple[list[str], list[str]]:
-    """Adjectives and nouns of a language."""
-    found = lexicon("words", language)
-    return found["adjectives"].split(), found["nouns"].split()
+    """Return the adjectives and nouns of a language."""
+    lists = lexicon("words", language)
+    return lists["adjectives"].split(), lists["nouns"].split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +172,15 @@ class Person:
 
 
 def person(random: Random, language: Language) -> Person:
-    """Anybody.
+    """Return anybody.
 
     >>> person(Random("x"), "english"), person(Random("x"), "chinese")
     (Person(name='Quentin Rookstone', woman=False), Person(name='潘建森', woman=False))
     """
-    names, woman = _names(language), random.random() < 0.5
-    given, family = (
-        random.choice(names["women" if woman else "men"]),
-        random.choice(names["family"]),
-    )
+    names = _names(language)
+    woman = random.random() < 0.5
+    given = random.choice(names["women" if woman else "men"])
+    family = random.choice(names["family"])
     if language == "english":
         return Person(f"{given} {family}{random.choice(names['endings'])}", woman)
     return Person(f"{family}{given}{random.choice(names['women' if woman else 'men'])}", woman)
@@ -188,10 +189,17 @@ def person(random: Random, language: Language) -> Person:
 def fresh_person(
     random: Random, language: Language, taken: set[str], holds: Callable[[str], bool]
 ) -> Person:
-    """Somebody who is neither taken, and is from now on, nor held. Raises SettingsError if
-    nobody is left."""
-    gone = "Names of people are used up. Use shorter lengths, or fewer people."
-    return fresh(partial(person, random, language), taken, holds, gone, lambda found: found.name)
+    """Return somebody who is neither taken nor held, and count the name as taken.
+
+    Raises SettingsError if nobody is left.
+    """
+    return fresh(
+        partial(person, random, language),
+        taken,
+        holds,
+        gone="Names of people are used up. Use shorter lengths, or fewer people.",
+        named=lambda somebody: somebody.name,
+    )
 
 
 @cache
@@ -207,12 +215,12 @@ class Noise(Stream):
     name: str = "repeat"
 
     def pieces(self) -> Iterator[str]:
-        """Equal lines."""
+        """Return equal lines."""
         return repeat(f"{self.text}\n")
 
 
 def noise(language: Language) -> Background:
-    """The same few sentences again and again."""
+    """Return the same few sentences again and again."""
     return Background(Noise(wording("magic", language)["noise"]), "sentence")
 
 
@@ -220,8 +228,10 @@ def noise(language: Language) -> Background:
 class PairLines(Stream):
     """Lines, each with a key and a value that no other line has.
 
-    line: its text with {key} and {value}, without the line break. source: what fixes them, one a
-    repeat.
+    Attributes:
+        line: Its text with {key} and {value}, without the line break.
+        keys, values: Their kinds.
+        source: What fixes them, one a repeat.
     """
 
     line: str
@@ -231,7 +241,7 @@ class PairLines(Stream):
     name: str = "pairs"
 
     def pieces(self) -> Iterator[str]:
-        """The lines."""
+        """Yield the lines."""
         random, keys, values = Random(f"pairs:{self.source}"), set[str](), set[str]()
         while True:
             key = self.keys.fresh(random, keys, holds_nothing)
@@ -240,8 +250,9 @@ class PairLines(Stream):
 
 
 def solved(text: str, question: str, answer: str, *, headed: str = "", begun: str = "") -> str:
-    """An example that stands before what is asked about: a text of its own, a question, and
-    its answer.
+    """Return an example that stands before what is asked about.
+
+    It is a text of its own, a question, and its answer.
 
     >>> solved("Ann swims.", "Who swims?", "Ann", headed="An example:\\n", begun="Answer: ")
     'An example:\\nAnn swims.\\nWho swims?\\nAnswer: Ann\\n\\n'

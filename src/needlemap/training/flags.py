@@ -14,7 +14,9 @@ from needlemap.errors import SettingsError
 class SeriesFlags(MoreReportFlags):
     """Of `report`: a series of checkpoints."""
 
-    by: str = flag("", "step: checkpoints of one training in one table, and with -o in a figure.")
+    by: str = flag(
+        "", "step: one table of a training's checkpoints, with -o a figure.", metavar="step"
+    )
 
     @property
     def alone(self) -> str:

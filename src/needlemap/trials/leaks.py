@@ -1,5 +1,4 @@
-"""Answers that leak: haystacks that hold them already, questions that give them away, words in
-no answer."""
+"""Find answers that leak: in haystacks that hold them, and in questions that give them away."""
 
 from __future__ import annotations
 
@@ -21,22 +20,23 @@ from needlemap.text.tokens import TokenText
 if TYPE_CHECKING:
     from needlemap.trials import Trial
 
-_REWARDED = 0.5  # of a score: by edit distance a near miss comes to .9
-_RUNS = bytes(  # ASCII but letters, digits, - and _ becomes a space
+# Share of a score from which a distractor counts as right: by edit distance a near miss has .9.
+_REWARDED = 0.5
+# ASCII but letters, digits, - and _ becomes a space.
+_RUNS = bytes(
     code if code >= 128 or chr(code).isalnum() or chr(code) in "-_" else 32 for code in range(256)
 )
 _MEND = "Give one that does with --keywords, or with --answer the answer that holds it."
-_MANY = (
-    8  # words, for which searching the text each time takes longer than looking at its runs once
-)
+# Words from which on looking at the text's runs once is faster than searching the text each time.
+_MANY = 8
 
 
 class Held:
-    """What a haystack holds, in any case: asked a thousand times for the price of one pass
-    over its text.
+    """What a haystack holds, in upper or lower case.
 
-    Texts are cut into runs at ASCII's marks and spaces. What has a run that is in none of the
-    haystack's is not there; most texts that are asked for have one, and need no search.
+    A thousand questions cost one pass over its text. Texts are cut into runs at ASCII's marks and
+    spaces. A text with a run that is in none of the haystack's is not there; most texts have one,
+    and need no search.
     """
 
     def __init__(self, text: TokenText) -> None:
@@ -52,15 +52,14 @@ class Held:
 
     @cached_property
     def _joined(self) -> list[tuple[int, bytes]]:
-        """The runs by length, joined: the longest first."""
+        """Return the runs of each length, joined: the longest first."""
         runs = sorted(self._runs, key=len, reverse=True)
         return [(size, b" ".join(group)) for size, group in groupby(runs, key=len)]
 
     def within(self, tokens: int) -> Callable[[str], bool]:
-        """Whether a text occurs, also inside words, in the first so many tokens.
+        """Return a function that is true of texts in the first so many tokens, words' parts too.
 
-        A draw that asks this, and no more, stays what it is when a longer grid needs more
-        haystack.
+        A draw that uses only this does not change if a longer grid needs more haystack.
         """
         return partial(self._holds, int(self.text.offsets[min(tokens, len(self.text))]))
 
@@ -78,98 +77,107 @@ class Held:
 
 
 def hidden_words(item: Item, scored: Iterable[str] = ()) -> tuple[str, ...]:
-    """What must not stand in the haystack: needles, keywords, answer, and what a scorer looks
-    for.
+    """Return what must not stand in the haystack.
 
-    Or what the item says instead, where answers are of few kinds that the haystack is full of.
+    That is needles, keywords, answer, and what a scorer looks for; or what the item names, if its
+    answers are of a few kinds that the haystack is full of.
     """
     if item.unique is not None:
         return item.unique
-    texts = [needle.text.strip() for needle in item.needles]
-    return tuple(
-        dict.fromkeys([*texts, *item.reference.keywords, *scored, item.reference.answer.strip()])
-    )
+    needles = [needle.text.strip() for needle in item.needles]
+    texts = [*needles, *item.reference.keywords, *scored, item.reference.answer.strip()]
+    return tuple(dict.fromkeys(texts))
 
 
 def collisions(held: Held, stop: int, words: Iterable[str]) -> dict[str, int]:
-    """The byte where each word that a haystack's first `stop` tokens hold first occurs, in any
-    case."""
+    """Return the words that a haystack's first `stop` tokens hold, each with its first byte.
+
+    Upper and lower case are the same.
+    """
     suspects = [word for word in dict.fromkeys(words) if word]
     if len(suspects) > _MANY:
         suspects = list(filter(held.within(stop), suspects))
     if not suspects:
         return {}
     text = bytes(held.text.span(0, stop).data).decode("utf-8", "replace")
-    lowered, found = text.lower(), {}
+    lowered = text.lower()
+    first_byte = {}
     for word in suspects:
         if word.lower() in lowered:
             match = re.search(re.escape(word), text, re.IGNORECASE)
-            found[word] = len(text[: match.start()].encode()) if match else 0
-    return found
+            first_byte[word] = len(text[: match.start()].encode()) if match else 0
+    return first_byte
 
 
 def collided(name: str, word: str, place: int) -> HaystackError:
-    """The error for a word that stands in a trial's haystack, at a byte."""
+    """Return the error for a word that stands in a trial's haystack. place: its byte."""
     return HaystackError(
         f"The haystack '{name}' already holds '{word}' (byte {place}), so an answer could come "
-        f"from there. "
-        f"Change the needle or the haystack, or allow it with --collisions warn."
+        "from there. Change the needle or the haystack, or allow it with --collisions warn."
     )
 
 
 def given_away(items: Iterable[Item], words: Sequence[str] = ()) -> list[str]:
-    """Questions that hold all that their answers are told by. words: what the scorer looks for
-    instead of an item's key words."""
-    rows = {
-        (item.question, tuple(words) or item.reference.keywords, item.reference.answer)
-        for item in items
-        if item.reference.keywords or not item.reference.none  # 'none' is offered to everybody
-    }
-    return sorted(
-        {question for question, keys, answer in rows if _gives_away(question, keys or (answer,))}
-    )
+    """Return the questions that hold all that a right answer must hold.
+
+    words: what the scorer looks for in place of an item's key words.
+    """
+    questions = set[str]()
+    for item in items:
+        reference = item.reference
+        # The answer 'none' stands in every question that allows it.
+        if reference.none and not reference.keywords:
+            continue
+        wanted = words or reference.keywords or (reference.answer,)
+        if item.question not in questions and _gives_away(item.question, wanted):
+            questions.add(item.question)
+    return sorted(questions)
 
 
 def refuse_given_away(questions: Sequence[str]) -> None:
-    """Raises SettingsError for the first of such questions."""
+    """Raise SettingsError for the first of such questions."""
     if questions:
         raise SettingsError(
             f"The question '{questions[0]}' holds the answer already, so repeating it would be "
-            f"right. Change "
-            f"--question or --keywords, or allow it with --collisions warn."
+            "right. Change --question or --keywords, or allow it with --collisions warn."
         )
 
 
 def refuse_unheard(items: Iterable[Item], words: Sequence[str]) -> None:
-    """Raises SettingsError for a key word that stands in neither needle nor answer: a right
-    answer would score as a wrong one. words: what the scorer looks for instead of an item's
-    key words."""
+    """Raise SettingsError for a key word that stands in neither needle nor answer.
+
+    A right answer would score as a wrong one. words: what the scorer looks for in place of an
+    item's key words.
+    """
     for item in items:
-        texts = [
-            plain(text)
-            for text in (*(needle.text for needle in item.needles), item.reference.answer)
-        ]
+        texts = [plain(needle.text) for needle in item.needles]
+        texts.append(plain(item.reference.answer))
         for word in words or item.reference.keywords:
-            if not any(holds_word(text, plain(word)) for text in texts):
-                parts = [part.strip() for part in word.split(",") if part.strip()]
+            if any(holds_word(text, plain(word)) for text in texts):
+                continue
+            advice = _MEND
+            parts = [part.strip() for part in word.split(",") if part.strip()]
+            if len(parts) > 1:
                 flags = " ".join(f"--keywords {shlex.quote(part)}" for part in parts)
-                advice = f"Several are given as several: {flags}" if len(parts) > 1 else _MEND
-                raise SettingsError(
-                    f"Key word '{word}' stands in neither the needle nor the answer: no right "
-                    f"answer would "
-                    f"hold it. {advice}"
-                )
+                advice = f"Several are given as several: {flags}"
+            raise SettingsError(
+                f"Key word '{word}' stands in neither the needle nor the answer: no right answer "
+                f"would hold it. {advice}"
+            )
 
 
 def refuse_rewarded(scorer: Scorer, items: Iterable[Item]) -> None:
-    """Raises SettingsError for a distractor that the scorer takes for a right answer, or
-    nearly one. A scorer that asks somebody, or that fails, is not tried."""
+    """Raise SettingsError for a distractor that scores as a right answer, or nearly so.
+
+    A scorer that sends requests, or that fails, is not tried.
+    """
     if scorer.asks or scorer.passes:
         return
     tried = set[tuple[str, str]]()
     for item in items:
-        for text in (needle.text for needle in item.needles if needle.wrong):
-            if (text, item.reference.answer) in tried:
+        for needle in item.needles:
+            text = needle.text
+            if not needle.wrong or (text, item.reference.answer) in tried:
                 continue
             tried.add((text, item.reference.answer))
             share = _score_at_once(scorer, text, item.reference)
@@ -182,17 +190,16 @@ def refuse_rewarded(scorer: Scorer, items: Iterable[Item]) -> None:
 
 
 def _score_at_once(scorer: Scorer, text: str, reference: Reference) -> float | None:
-    """The score of a text, from 0 to 1; None where the scorer waits for something, or
-    fails."""
+    """Return the score of a text, a share; None if the scorer waits for something, or fails."""
     try:
         return float(result_at_once(scorer.score(text, reference)).share)
     except Exception:
-        # The first real answer says it, with its remedy.
+        # The first real answer reports it, with its remedy.
         return None
 
 
 def valueless(distractors: int | Sequence[str], trials: Iterable[Trial]) -> list[str]:
-    """What to say of the user's distractors whose values are not known."""
+    """Return a note on the user's distractors whose values are not known."""
     if isinstance(distractors, int):
         return []
     first = next(iter(trials)).item

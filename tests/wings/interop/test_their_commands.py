@@ -1,4 +1,4 @@
-"""The table of the older tools' own commands in docs/coming-from.md: each row is typed here."""
+"""The table of the older tools' own commands in docs: each row is typed here."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ import pytest
 from needlemap.interop import needlehaystack
 from needlemap.interop.opencompass import score
 
-PAGE = Path(__file__).parents[3] / "docs" / "coming-from.md"
-(TABLE,) = re.findall(r"<!-- their commands.*?-->(.*?)<!-- end", PAGE.read_text("utf-8"), re.S)
-ROWS = [line.split(" | ") for line in TABLE.strip().splitlines()[2:]]
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def rows_of(page: str) -> list[list[str]]:
+    """Return the rows of a page's table of their commands."""
+    text = (DOCS / page).read_text("utf-8")
+    (table,) = re.findall(r"<!-- their commands.*?-->(.*?)<!-- end", text, re.DOTALL)
+    return [line.split(" | ") for line in table.strip().splitlines()[2:]]
+
+
+ROWS = [*rows_of("from-needlehaystack.md"), *rows_of("from-opencompass.md")]
 HERE = [re.sub(r"^`|`$", "", row[1].strip()) for row in ROWS]
 COMMANDS = [words for words in HERE if words.startswith("needlemap ")]
 LINES = [words for words in HERE if not words.startswith("needlemap ")]

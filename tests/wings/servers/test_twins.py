@@ -274,7 +274,7 @@ def test_the_command_says_what_was_measured(tmp_path, capsys, monkeypatch):
     pytest.importorskip("torch", reason=WHY)
     monkeypatch.setattr(twins, "scaled", lambda *_: (2_048, 0.5))
     monkeypatch.setattr(twins, "reference_of", lambda *_: ([], 2e-5))
-    gauge(tmp_path / "twin", gguf=False, like="smollm3")
+    gauge.function(tmp_path / "twin", gguf=False, like="smollm3")
     said = " ".join(" ".join(capsys.readouterr()).split())
     assert "a random smollm3 of 4 layers. It finds nothing, and heeds all of 2,048 tokens" in said
     assert "by 0.5 nats or more" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isinf
 
 import pytest
@@ -12,16 +13,17 @@ from needlemap.servers.ways import (
     CACHED,
     COMPANY,
     FLOODED,
+    PREFILLED,
     REWOUND,
     TOLERANCE,
     Move,
-    Said,
     Way,
+    WayReply,
     judge_ways,
     limit_of,
-    moved,
+    move_between,
+    pair_steps,
     percentile,
-    prefilled,
     step_move,
 )
 
@@ -30,17 +32,17 @@ MANY = 24
 
 def said(
     prompt: int, way: str, nats: float = -0.5, *, held: int | None = 0, replay: int = 0
-) -> Said:
+) -> WayReply:
     """A reply whose first choice has this log-probability."""
     steps = (("a", {"a": nats, "b": -3.0}),)
-    return Said(
+    return WayReply(
         prompt, way, "a", steps, prompt_tokens=100 * prompt, cached_tokens=held, replay=replay
     )
 
 
 def replies(
     way: str, moves: dict[int, float], *, n: int = MANY, held: int | None = 0, noise: float = 0.0
-) -> list[Said]:
+) -> list[WayReply]:
     """Each prompt alone, cold again, and in one way; moves: by prompt."""
     found = []
     for prompt in range(n):
@@ -50,7 +52,7 @@ def replies(
     return found
 
 
-def replayed(way: str, moves: dict[int, float], *, held: int | None = 0) -> list[Said]:
+def replayed(way: str, moves: dict[int, float], *, held: int | None = 0) -> list[WayReply]:
     """Prompts asked again in a way, and alone."""
     return [
         reply
@@ -63,8 +65,8 @@ def replayed(way: str, moves: dict[int, float], *, held: int | None = 0) -> list
     ]
 
 
-def judged(found: list[Said], way: str, data_type: str = "float32") -> Way:
-    return next(row for row in judge_ways(found, data_type) if row.way == way)
+def judged(found: list[WayReply], way: str, data_type: str = "float32") -> Way:
+    return next(row for row in judge_ways(found, TOLERANCE[data_type]) if row.way == way)
 
 
 @pytest.mark.parametrize("way", [COMPANY, FLOODED, "a way of one's own"])
@@ -118,6 +120,12 @@ def test_of_few_prompts_no_way_fails():
     assert judged(found, COMPANY).state == "SUSPECT"
 
 
+def test_a_copy_that_is_asked_again_is_another_text_and_no_noise():
+    copies = [replace(said(3, way, -2.5), copy=1) for way in (ALONE, AGAIN)]
+    row = judged(replies(COMPANY, {}) + copies, COMPANY)
+    assert (row.state, row.limit) == ("PASS", TOLERANCE["float32"])
+
+
 def test_what_a_cache_held_is_no_noise():
     """A spoilt cache answered the repeats: what it moved looked like noise, and excused itself."""
     moves = {3: 0.4, 9: 0.4}
@@ -125,7 +133,7 @@ def test_what_a_cache_held_is_no_noise():
     found = [
         said(reply.prompt, AGAIN, -1.7, held=64) if reply.way == AGAIN else reply for reply in found
     ]
-    rows = {row.way: row for row in judge_ways(found, "float32")}
+    rows = {row.way: row for row in judge_ways(found, TOLERANCE["float32"])}
     assert rows[COMPANY].state == "FAIL"
     assert (rows[AGAIN].n, rows[AGAIN].left_out) == (4, MANY)
 
@@ -141,7 +149,7 @@ def test_a_prompt_that_was_not_cold_alone_is_no_yardstick():
 
 def test_a_prompt_in_company_that_a_cache_held_is_left_out():
     row = judged(replies(COMPANY, {}, held=16), COMPANY)
-    assert (row.state, row.n, row.left_out) == ("NOT ENOUGH DATA", 0, MANY)
+    assert (row.state, row.n, row.left_out) == ("not tested", 0, MANY)
 
 
 @pytest.mark.parametrize("way", [CACHED, REWOUND])
@@ -153,7 +161,9 @@ def test_a_cache_that_held_nothing_was_not_tested(way, held, state):
 
 
 def test_noise_that_no_data_type_explains_is_suspect_and_widens_nothing():
-    rows = {row.way: row for row in judge_ways(replies(COMPANY, {}, noise=1.3), "float32")}
+    rows = {
+        row.way: row for row in judge_ways(replies(COMPANY, {}, noise=1.3), TOLERANCE["float32"])
+    }
     assert rows[AGAIN].state == "SUSPECT"
     assert rows[COMPANY].limit == TOLERANCE["bfloat16"]
 
@@ -163,11 +173,11 @@ def test_noise_that_no_data_type_explains_is_suspect_and_widens_nothing():
     [("float32", 0.0, 0.005), ("float32", 0.01, 0.03), ("bfloat16", 0.0, 0.5), ("float16", 9, 0.5)],
 )
 def test_the_limit_is_of_the_data_type_or_the_noise(data_type, noise, limit):
-    assert limit_of([Move(noise, 0, True)], data_type) == pytest.approx(limit)
+    assert limit_of([Move(noise, 0, True)], TOLERANCE[data_type]) == pytest.approx(limit)
 
 
 def test_a_way_of_which_nothing_came_back_is_not_tested():
-    (_, row) = judge_ways([said(0, ALONE)], asked=[REWOUND])
+    (_, row) = judge_ways([said(0, ALONE)], ways=[REWOUND])
     assert (row.way, row.state, row.said) == (REWOUND, "not tested", "nothing was asked")
 
 
@@ -175,10 +185,13 @@ def test_texts_alone_are_compared_and_it_is_said():
     found = []
     for prompt in range(MANY):
         other = "other" if prompt in (2, 5) else "same"
-        found += [Said(prompt, ALONE, "same"), Said(prompt, AGAIN, "same")]
-        found.append(Said(prompt, FLOODED, other))
+        found += [WayReply(prompt, ALONE, "same"), WayReply(prompt, AGAIN, "same")]
+        found.append(WayReply(prompt, FLOODED, other))
         if other == "other":
-            found += [Said(prompt, FLOODED, other, replay=1), Said(prompt, ALONE, "same", replay=1)]
+            found += [
+                WayReply(prompt, FLOODED, other, replay=1),
+                WayReply(prompt, ALONE, "same", replay=1),
+            ]
     row = judged(found, FLOODED)
     assert (row.state, row.beyond, row.confirmed) == ("FAIL", 2, 2)
     assert "texts alone" in row.said
@@ -202,15 +215,15 @@ def test_percentiles_are_of_all_moves():
 
 def test_answers_are_compared_as_far_as_they_say_the_same():
     same, other = ("a", {"a": -0.1}), ("b", {"b": -0.2, "c": -0.3})
-    one = Said(0, ALONE, "", (same, other, ("x", {"x": -1.0})))
-    two = Said(0, CACHED, "", (same, ("c", {"c": -0.1, "b": -0.4}), ("x", {"x": -9.0})))
-    assert moved(one, two) == Move(pytest.approx(0.2), 1, True)
+    one = WayReply(0, ALONE, "", (same, other, ("x", {"x": -1.0})))
+    two = WayReply(0, CACHED, "", (same, ("c", {"c": -0.1, "b": -0.4}), ("x", {"x": -9.0})))
+    assert move_between(one, two) == Move(pytest.approx(0.2), 1, True)
 
 
 def test_another_first_choice_is_seen():
-    one = Said(0, ALONE, "a", (("a", {"a": -0.69, "b": -0.70}),))
-    two = Said(0, CACHED, "b", (("b", {"a": -0.70, "b": -0.69}),))
-    move = moved(one, two)
+    one = WayReply(0, ALONE, "a", (("a", {"a": -0.69, "b": -0.70}),))
+    two = WayReply(0, CACHED, "b", (("b", {"a": -0.70, "b": -0.69}),))
+    move = move_between(one, two)
     assert move is not None
     assert (move.nats, move.alike) == (pytest.approx(0.01), False)
 
@@ -223,19 +236,70 @@ def test_a_token_that_one_side_does_not_list_is_bounded_by_its_last():
 
 @pytest.mark.parametrize(("one", "other", "nats"), [("x", "x", 0.0), ("x", "y", inf)])
 def test_texts_without_log_probabilities(one, other, nats):
-    move = moved(Said(0, ALONE, one), Said(0, CACHED, other))
+    move = move_between(WayReply(0, ALONE, one), WayReply(0, CACHED, other))
     assert move is not None
     assert move.nats == nats
     assert isinf(move.nats) != move.alike
 
 
 def test_replies_without_anything_are_no_comparison():
-    assert moved(Said(0, ALONE, ""), Said(0, CACHED, "")) is None
+    assert move_between(WayReply(0, ALONE, ""), WayReply(0, CACHED, "")) is None
 
 
 def test_what_was_generated_is_compared_with_its_prefill_where_ids_agree():
     """Positions 1 and 64 of 70: one of them was spelt otherwise in the prompt."""
     step = ("a", {"a": -0.5})
     generated = [(7, step)] * 70
-    left, right, left_out = prefilled(generated, {1: (7, ("?", {"a": -0.7})), 64: (8, step)})
-    assert (left, right, left_out) == ((step,), (("a", {"a": -0.7}),), 1)
+    steps, left_out = pair_steps(generated, {1: (7, ("?", {"a": -0.7})), 64: (8, step)})
+    assert (steps, left_out) == ({1: (step, ("a", {"a": -0.7}))}, 1)
+
+
+def sent_as_prompts(moves: dict[int, float], *, n: int = MANY, copy: int = 0) -> list[WayReply]:
+    """Answers of 300 tokens; moves: at token 256, by prompt."""
+    step = ("a", {"a": -0.5, "b": -3.0})
+    found = []
+    for prompt in range(n):
+        moved_step = ("a", {"a": -0.5 - moves.get(prompt, 0.0), "b": -3.0})
+        rows = {1: (step, step), 256: (step, moved_step), 300: (step, step)}
+        found.append(
+            WayReply(
+                prompt,
+                PREFILLED,
+                "a",
+                tuple(right for _, right in rows.values()),
+                prompt_tokens=90,
+                cached_tokens=0,
+                copy=copy,
+                generated=tuple(left for left, _ in rows.values()),
+                positions=tuple(rows),
+            )
+        )
+    return found
+
+
+def test_an_answer_is_compared_with_itself_as_a_prompt():
+    """No asking alone is needed: what the server generated is the yardstick."""
+    row = judged(sent_as_prompts({}), PREFILLED)
+    assert (row.state, row.n, row.beyond, row.alike) == ("PASS", MANY, 0, 1.0)
+
+
+def test_a_decode_that_computes_something_else_fails_and_the_map_says_at_which_token():
+    found = sent_as_prompts({3: 0.4, 9: 0.2}) + sent_as_prompts({0: 0.4, 1: 0.2}, n=0)
+    copies = sent_as_prompts({3: 0.4, 9: 0.2}, n=10, copy=1)
+    row = judged(found + [each for each in copies if each.prompt in (3, 9)], PREFILLED)
+    assert (row.state, row.beyond, row.confirmed) == ("FAIL", 2, 2)
+    assert row.bands == ((1, MANY, 0, 0.0), (256, 2 * MANY, 2, pytest.approx(0.4)))
+
+
+def test_what_copies_do_not_show_is_no_fault_of_decoding():
+    copies = sent_as_prompts({}, n=10, copy=1)
+    row = judged(sent_as_prompts({3: 0.4, 9: 0.2}) + copies, PREFILLED)
+    assert (row.state, row.beyond, row.confirmed) == ("SUSPECT", 2, 0)
+
+
+def test_positions_whose_ids_differ_are_counted_and_answers_without_any_are_not_tested():
+    found = [replace(each, left_out=1) for each in sent_as_prompts({})]
+    assert judged(found, PREFILLED).left_out == MANY
+    (row,) = judge_ways([WayReply(0, PREFILLED, "a", left_out=2)])[1:]
+    assert (row.state, row.left_out) == ("not tested", 2)
+    assert row.said == "needs /v1/completions with token ids and their log-probabilities"

@@ -12,8 +12,8 @@ import pytest
 
 from needlemap.settings.suites import load_suite
 
-PAGE = (Path(__file__).parents[3] / "docs" / "coming-from.md").read_text("utf-8")
-SECTION = PAGE.partition("## RULER, and")[2].partition("\n## ")[0]
+PAGE = (Path(__file__).parents[3] / "docs" / "from-ruler.md").read_text("utf-8")
+SECTION = PAGE.partition("## What you type there")[2].partition("\n## ")[0]
 COMMANDS = re.findall(r"`(needlemap [^`]+)`", SECTION)
 SMALL = ("--lengths", "2400", "--depths", "0", "--repeats", "1", "--max-answer-tokens", "16")
 THIRTEEN = 13

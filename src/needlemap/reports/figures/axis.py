@@ -17,13 +17,19 @@ from needlemap.reports.labels import length_labels
 
 Kind = Literal["linear", "log", "even"]
 MOST_TICKS = 8
-NARROWEST = 0.3  # of the mean cell: with narrower ones, values lie side by side
+# Of the mean cell: with narrower ones, values lie side by side.
+NARROWEST = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """kind: how values lie. edges: where each one's cell begins and ends, centres: where it is
-    itself; shares of the axis, from 0 to 1."""
+    """Where values lie on an axis.
+
+    Attributes:
+        kind: How the values lie.
+        edges: Where each value's cell starts and ends, as shares of the axis from 0 to 1.
+        centres: Where each value itself lies, as such shares.
+    """
 
     kind: Kind
     values: tuple[float, ...]
@@ -31,7 +37,10 @@ class Axis:
     centres: tuple[float, ...]
 
     def position(self, value: float) -> float:
-        """The share of the axis at which a value lies. On an even axis: one of its values."""
+        """Return the share of the axis at which a value lies.
+
+        On an even axis it must be one of its values.
+        """
         if self.kind == "even":
             return self.centres[self.values.index(value)]
         if len(self.values) == 1:
@@ -42,7 +51,7 @@ class Axis:
         return self.centres[0] + share * (self.centres[-1] - self.centres[0])
 
     def edge(self, value: float) -> tuple[float, float]:
-        """The cell of one of its values."""
+        """Return the cell of one of its values."""
         return self.edges[self.values.index(value)]
 
 
@@ -50,22 +59,24 @@ SCALES: dict[str, Callable[[float], float]] = {"linear": float, "log": log2}
 
 
 def make_axis(values: Sequence[float], kinds: Sequence[Kind]) -> Axis:
-    """The axis of ascending values, of the kind that makes their cells most alike."""
+    """Return the axis of ascending values, of the kind that makes their cells most alike."""
     scaled = {
         kind: _steps([SCALES[kind](value) for value in values]) for kind in kinds if len(values) > 1
     }
     fit = {kind: steps for kind, steps in scaled.items() if _evenness(steps) >= NARROWEST}
     if not fit:
-        return _axis("even", values, [(at - 0.5, at + 0.5, float(at)) for at in range(len(values))])
+        steps = [(index - 0.5, index + 0.5, float(index)) for index in range(len(values))]
+        return _axis("even", values, steps)
     kind = max(fit, key=lambda kind: _evenness(fit[kind]))
     return _axis(kind, values, fit[kind])
 
 
-Step = tuple[float, float, float]  # where a cell begins, where it ends, and its value
+# Where a cell starts, where it ends, and its value.
+Step = tuple[float, float, float]
 
 
 def _steps(places: Sequence[float]) -> list[Step]:
-    """Cells half way to their neighbours; the outer ones reach as far out as in."""
+    """Return cells half way to their neighbours; the outer ones reach as far out as in."""
     middles = [(low + high) / 2 for low, high in pairwise(places)]
     if not middles:
         return [(places[0] - 0.5, places[0] + 0.5, places[0])]
@@ -74,26 +85,29 @@ def _steps(places: Sequence[float]) -> list[Step]:
 
 
 def _evenness(steps: Sequence[Step]) -> float:
-    """The narrowest cell, of the mean one."""
+    """Return the width of the narrowest cell as a share of the mean one."""
     widths = [high - low for low, high, _ in steps]
     return min(widths) * len(widths) / sum(widths)
 
 
 def _axis(kind: Kind, values: Sequence[float], steps: Sequence[Step]) -> Axis:
     start, end = (steps[0][0], steps[-1][1]) if steps else (0.0, 1.0)
-    shares = [tuple((part - start) / (end - start) for part in step) for step in steps]
+    shares = [tuple((place - start) / (end - start) for place in step) for step in steps]
     edges = tuple((low, high) for low, high, _ in shares)
     return Axis(kind, tuple(values), edges, tuple(centre for *_, centre in shares))
 
 
-Ticks = list[tuple[float, str]]  # a share of the axis, and the label there
+# Shares of the axis, and the labels there.
+Ticks = list[tuple[float, str]]
 
 
 def length_ticks(axis: Axis, room: Callable[[str], float]) -> Ticks:
-    """Labels in tokens; room: the share of the axis that one takes."""
+    """Return labels in tokens. room: the share of the axis that one takes."""
     lengths = [round(value) for value in axis.values]
-    rounds = ROUNDS[axis.kind](lengths) if lengths and axis.kind in ROUNDS else ()
-    return _ticks(axis, _labels(lengths), room, [_labels(each) for each in rounds])
+    rounds = []
+    if lengths and axis.kind in ROUNDS:
+        rounds = [_labels(round_lengths) for round_lengths in ROUNDS[axis.kind](lengths)]
+    return _ticks(axis, _labels(lengths), room, rounds)
 
 
 def _labels(lengths: Sequence[int]) -> dict[float, str]:
@@ -101,13 +115,16 @@ def _labels(lengths: Sequence[int]) -> dict[float, str]:
 
 
 def depth_ticks(axis: Axis, labels: Mapping[float, str], room: Callable[[str], float]) -> Ticks:
-    """Labels of depths, shares in [0, 1]: of the axis' own values alone, each at its row."""
-    found = _ticks(axis, labels, room, [])
-    own = [(axis.position(value), labels[value]) for value in axis.values]
-    steps = (step for step in range(1, len(own)) if (len(own) - 1) % step == 0)
-    even = next((ticks for step in steps if _fits(ticks := own[::step], room)), [])
-    # Even steps read better, unless they leave most labels out.
-    return even if 2 * len(even) >= len(found) else found
+    """Return labels of depths, shares in [0, 1]: of the axis' own values, each at its row."""
+    ticks = _ticks(axis, labels, room, rounds=[])
+    all_ticks = [(axis.position(value), labels[value]) for value in axis.values]
+    last = len(all_ticks) - 1
+    for step in range(1, len(all_ticks)):
+        even_ticks = all_ticks[::step]
+        if last % step == 0 and _fits(even_ticks, room):
+            # Even steps read better, unless they leave most labels out.
+            return even_ticks if 2 * len(even_ticks) >= len(ticks) else ticks
+    return ticks
 
 
 def _ticks(
@@ -116,17 +133,19 @@ def _ticks(
     room: Callable[[str], float],
     rounds: Sequence[Mapping[float, str]],
 ) -> Ticks:
-    """The first choice of labels that has room, first and last value always among them."""
-    own = [(axis.position(value), labels[value]) for value in axis.values]
-    if not own:
+    """Return the first choice of labels that has room, with the first and the last value."""
+    all_ticks = [(axis.position(value), labels[value]) for value in axis.values]
+    if not all_ticks:
         return []
-    ends = [own[0], own[-1]] if len(own) > 1 else own
-    choices = [own] if len(own) <= MOST_TICKS else []
+    ends = [all_ticks[0], all_ticks[-1]] if len(all_ticks) > 1 else all_ticks
+    choices = [all_ticks] if len(all_ticks) <= MOST_TICKS else []
     for marks in rounds:
-        inner = [(axis.position(at), label) for at, label in marks.items() if _inside(axis, at)]
+        inner = [
+            (axis.position(value), label) for value, label in marks.items() if _inside(axis, value)
+        ]
         choices.append(_with_ends(inner, ends, room))
-    choices += [_with_ends(own[::step], ends, room) for step in range(2, len(own))]
-    fits = (each for each in choices if _fits(each, room))
+    choices += [_with_ends(all_ticks[::step], ends, room) for step in range(2, len(all_ticks))]
+    fits = (ticks for ticks in choices if _fits(ticks, room))
     return next(fits, ends if _apart(ends, room) else ends[-1:])
 
 
@@ -139,36 +158,37 @@ def _inside(axis: Axis, value: float) -> bool:
 
 
 def _with_ends(inner: Ticks, ends: Ticks, room: Callable[[str], float]) -> Ticks:
-    """Without the inner labels that would touch one of the ends'."""
+    """Add the ends' labels, and leave out the inner ones that would touch them."""
     free = [tick for tick in inner if all(_apart(sorted([tick, end]), room) for end in ends)]
     return sorted({*free, *ends})
 
 
 def _apart(ticks: Ticks, room: Callable[[str], float]) -> bool:
-    """Whether no two labels touch."""
+    """Return True if no two labels touch."""
     return all(
         high[0] - low[0] >= (room(low[1]) + room(high[1])) / 2 for low, high in pairwise(ticks)
     )
 
 
 def _round_steps(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Round lengths in even steps, from many to few."""
+    """Yield round lengths in even steps, from many to few."""
     span = lengths[-1] - lengths[0]
     power = floor(log10(span / MOST_TICKS)) if span else 0
-    for step in (
-        max(1, round(part * 10 ** (power + more))) for more in (0, 1) for part in (1, 2, 5)
-    ):
-        yield [step * at for at in range(ceil(lengths[0] / step), lengths[-1] // step + 1)]
+    for decade in (power, power + 1):
+        for digit in (1, 2, 5):
+            step = max(1, round(digit * 10**decade))
+            first, last = ceil(lengths[0] / step), lengths[-1] // step
+            yield [step * multiple for multiple in range(first, last + 1)]
 
 
 def _doublings(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """1k, 2k, 4k, ...; then every second and third of them."""
+    """Yield 1k, 2k, 4k, ...; then every second and third of them."""
     low, high = floor(log2(lengths[0] / 1000)), ceil(log2(lengths[-1] / 1000))
     for step in (1, 2, 3, 4, 5):
         yield [
-            round(1000 * 2.0**at)
-            for at in range(low, high + 1)
-            if at % step == 0 and 1000 * 2.0**at >= 1
+            round(1000 * 2.0**exponent)
+            for exponent in range(low, high + 1)
+            if exponent % step == 0 and 1000 * 2.0**exponent >= 1
         ]
 
 

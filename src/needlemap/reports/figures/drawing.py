@@ -25,7 +25,8 @@ from needlemap.reports.figures.shapes import (
 from needlemap.text import printable
 
 FIGURES = (".png", ".svg", ".pdf")
-KINDS = (*FIGURES, ".html", ".md", ".csv", ".parquet")  # all that a report can be
+# All that a report can be.
+KINDS = (*FIGURES, ".html", ".md", ".csv", ".parquet")
 _FONTS = [
     str(Path(__file__).with_name("fonts") / f"LiberationSans-{style}.ttf")
     for style in ("Regular", "Bold")
@@ -34,8 +35,13 @@ _FONTS = [
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture. parts: its elements; width, height: in the points that these are in. printed:
-    whether a point is 1/72 inch; on a screen it is `ON_SCREEN` pixels."""
+    """A picture.
+
+    Attributes:
+        parts: Its elements.
+        width, height: Its size in the points that these are in.
+        printed: Whether a point is 1/72 inch; on a screen it is `ON_SCREEN` pixels.
+    """
 
     parts: tuple[str, ...]
     width: float
@@ -44,34 +50,40 @@ class Drawing:
 
     @property
     def svg(self) -> str:
-        """As a file: plain numbers in it are pixels, 96 to the inch."""
+        """Return the picture as an SVG file. Plain numbers in it are pixels, 96 to the inch."""
         return self._svg("pt", 1.0) if self.printed else self._svg("", ON_SCREEN)
 
     def inline(self, words: str) -> str:
-        """As a part of a page, which sets its size and its colours on a dark ground (`drawn` in
-        the style sheet). words: what it shows, for people who cannot see it; '' where that
-        stands beside it."""
+        """Return the picture as a part of a page.
+
+        The page sets its size, and its colours on a dark ground (`drawn` in the style sheet).
+        words: what it shows, for people who cannot see it; '' if that stands next to it.
+        """
         spoken = f'role="img" aria-label="{escape(printable(words))}"' if words else ""
         size = f'viewBox="0 0 {number(self.width)} {number(self.height)}"'
-        begin = f'<svg xmlns="http://www.w3.org/2000/svg" class="drawn" {size} {spoken}'
+        start = f'<svg xmlns="http://www.w3.org/2000/svg" class="drawn" {size} {spoken}'
         hatch = HATCH if any(HATCHED in part for part in self.parts) else ""
-        return "".join([f'{begin} font-family="{FONT}">', hatch, *self.parts, "</svg>"])
+        return "".join([f'{start} font-family="{FONT}">', hatch, *self.parts, "</svg>"])
 
     @property
     def png(self) -> bytes:
-        """As a file, which says how many dots to the inch it has."""
-        import resvg_py  # late: few commands draw
+        """Return the picture as a PNG file that states its dots to the inch."""
+        # Late, because few commands draw.
+        import resvg_py
 
-        times, ppi = (1.0, PRINT_PPI) if self.printed else (ON_SCREEN, SCREEN_PPI)
+        scale, ppi = (1.0, PRINT_PPI) if self.printed else (ON_SCREEN, SCREEN_PPI)
         # The size is in the SVG: the converter's own zoom rounds to whole points first.
         png = resvg_py.svg_to_bytes(
-            svg_string=self._svg("", times * ppi / 72), background="white", font_files=_FONTS
+            svg_string=self._svg("", scale * ppi / 72), background="white", font_files=_FONTS
         )
         return _with_ppi(png, ppi)
 
     @property
     def pdf(self) -> bytes:
-        """As a file, its fonts in it. Raises NeedlemapError without vl-convert."""
+        """Return the picture as a PDF file with its fonts.
+
+        Raises NeedlemapError without vl-convert.
+        """
         try:
             import vl_convert
         except ImportError:
@@ -81,16 +93,22 @@ class Drawing:
 
         return bytes(vl_convert.svg_to_pdf(self._svg("", 1.0 if self.printed else ON_SCREEN)))
 
-    def _svg(self, unit: str, times: float) -> str:
-        """The converter takes plain numbers for points."""
-        wide, high = number(self.width), number(self.height)
-        size = f'width="{number(self.width * times)}{unit}" height="{number(self.height * times)}{unit}"'  # noqa: E501
-        begin = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {wide} {high}"'
+    def _svg(self, unit: str, scale: float) -> str:
+        """Return the picture with its size as so many times its points in a unit.
+
+        The converter takes plain numbers for points.
+        """
+        wide, tall = number(self.width), number(self.height)
+        size = (
+            f'width="{number(self.width * scale)}{unit}" '
+            f'height="{number(self.height * scale)}{unit}"'
+        )
+        start = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {wide} {tall}"'
         ground = rect(0, 0, self.width, self.height, "white")
-        return "\n".join([f'{begin} font-family="{FONT}">', HATCH, ground, *self.parts, "</svg>"])
+        return "\n".join([f'{start} font-family="{FONT}">', HATCH, ground, *self.parts, "</svg>"])
 
     def as_file(self, suffix: str) -> bytes:
-        """A file's content. Raises SettingsError for an unknown suffix."""
+        """Return a file's content. Raises SettingsError for an unknown suffix."""
         kind = suffix.lower()
         if kind not in FIGURES:
             raise SettingsError(
@@ -101,18 +119,22 @@ class Drawing:
         return self.png if kind == ".png" else self.pdf
 
     def save(self, path: Path | str) -> Path:
-        """Write it in the format that the suffix names; folders are made. Raises
-        SettingsError."""
+        """Write the picture in the format that the suffix names; folders are made.
+
+        Raises SettingsError.
+        """
         return write_report(Path(path), self.as_file(Path(path).suffix))
 
     def with_text(self, words: str) -> tuple[dict[str, object], dict[str, object]]:
-        """What a notebook shows, and a plain console: a picture that needs no network, and
-        words."""
-        times = 96 / 72 if self.printed else ON_SCREEN
-        size = {"width": round(self.width * times), "height": round(self.height * times)}
-        return {"image/svg+xml": self.svg, "image/png": self.png, "text/plain": words}, {
-            "image/png": size
+        """Return what a notebook shows, which needs no network, and what a plain console shows."""
+        scale = 96 / 72 if self.printed else ON_SCREEN
+        size = {"width": round(self.width * scale), "height": round(self.height * scale)}
+        shown: dict[str, object] = {
+            "image/svg+xml": self.svg,
+            "image/png": self.png,
+            "text/plain": words,
         }
+        return shown, {"image/png": size}
 
     def __repr__(self) -> str:
         return f"Drawing({self.width:g} x {self.height:g} points)"
@@ -122,8 +144,10 @@ class Drawing:
 
 
 def _with_ppi(png: bytes, ppi: int) -> bytes:
-    """The same picture, which says how many dots to the inch it has."""
-    dots = round(ppi / 0.0254)  # to the metre
-    chunk = b"pHYs" + struct.pack(">IIB", dots, dots, 1)
-    head = 33  # the signature and the first chunk, which has one size
-    return png[:head] + struct.pack(">I", 9) + chunk + struct.pack(">I", crc32(chunk)) + png[head:]
+    """Return the same PNG with its dots to the inch stated."""
+    dots_per_metre = round(ppi / 0.0254)
+    chunk = b"pHYs" + struct.pack(">IIB", dots_per_metre, dots_per_metre, 1)
+    framed = struct.pack(">I", 9) + chunk + struct.pack(">I", crc32(chunk))
+    # The signature and the first chunk, which has one size.
+    head, rest = png[:33], png[33:]
+    return head + framed + rest

@@ -13,20 +13,27 @@ from needlemap.text import printable
 FONT = (
     "Liberation Sans, Arial, Helvetica, Noto Sans CJK SC, Microsoft YaHei, PingFang SC, sans-serif"
 )
-ALONE, SEVERAL = 420.0, 540.0  # points across on a screen: one picture, and several
-EDGE = 3.0  # of the paper, on all sides
-TITLE, TEXT = 8.0, 7.0  # points of letters
-LINE = 1.22  # of a letter's size: from one line to the next
+# Points across on a screen: one picture, and several.
+ALONE, SEVERAL = 420.0, 540.0
+# The margin of the paper, on all sides.
+EDGE = 3.0
+# Points of letters.
+TITLE, TEXT = 8.0, 7.0
+# From one line to the next, as a multiple of a letter's size.
+LINE = 1.22
 SCREEN_PPI, PRINT_PPI = 144, 360
-ON_SCREEN = 1.5  # times as large as in print
+# So many times as large as in print.
+ON_SCREEN = 1.5
 
-_WIDTHS = {  # of letters of Liberation Sans, in thousandths of their size
+# Of letters of Liberation Sans, in thousandths of their size.
+_WIDTHS = {
     191: "'", 222: "ijl", 260: "|", 278: " !,./:;I[\\]ft", 333: "()-`r·", 334: "{}", 355: '"', 389: "*",  # noqa: E501
     469: "^", 500: "Jcksvxyz", 556: "#$0123456789?L_abdeghnopqu–", 584: "+<=>~−≥", 611: "FTZ",
     667: "&ABEKPSVXY", 722: "CDHNRUw", 778: "GOQ", 833: "Mm", 889: "%", 944: "W", 1015: "@",
 }  # fmt: skip
 _WIDTH = {letter: width / 1000 for width, letters in _WIDTHS.items() for letter in letters}
-_BOLD = 1.1  # times as wide
+# Bold letters are so many times as wide.
+_BOLD = 1.1
 
 
 Point = tuple[float, float]
@@ -41,7 +48,7 @@ HATCH = (
 
 
 def number(value: float) -> str:
-    """As short as a hundredth of a point allows.
+    """Format a number as short as a hundredth of a point allows.
 
     >>> number(2.0), number(0.125)
     ('2', '0.12')
@@ -52,20 +59,23 @@ def number(value: float) -> str:
 def rect(
     x: float, y: float, width: float, height: float, fill: str, *, tip: str = "", **more: object
 ) -> str:
-    """A rectangle. tip: what a browser says of it. more: further attributes, with _ for -."""
+    """Return a rectangle.
+
+    tip: what a browser shows of it. more: further attributes, with _ for -.
+    """
     size = f'width="{number(width)}" height="{number(height)}"'
-    begin = f'<rect x="{number(x)}" y="{number(y)}" {size} fill="{fill}"{_attributes(more)}'
-    return f"{begin}><title>{_escaped(tip)}</title></rect>" if tip else f"{begin}/>"
+    start = f'<rect x="{number(x)}" y="{number(y)}" {size} fill="{fill}"{_attributes(more)}'
+    return f"{start}><title>{_escaped(tip)}</title></rect>" if tip else f"{start}/>"
 
 
 def line(points: Iterable[Point], stroke: str = INK, width: float = 0.6, **more: object) -> str:
-    """Points joined."""
+    """Return a line that joins points."""
     drawn = f'stroke="{stroke}" stroke-width="{number(width)}"{_attributes(more)}'
     return f'<path d="{_path(points)}" fill="none" {drawn}/>'
 
 
 def area(points: Iterable[Point], fill: str, **more: object) -> str:
-    """What lies between points."""
+    """Return the area between points."""
     return f'<path d="{_path(points)}Z" fill="{fill}"{_attributes(more)}/>'
 
 
@@ -73,16 +83,17 @@ def mark(
     x: float, y: float, size: float, shape: str, fill: str, stroke: str = INK, width: float = 0.5,
     *, tip: str = "",
 ) -> str:  # fmt: skip
-    """A circle, square, diamond, triangle or cross about a point. size: half its width. tip:
-    what a browser says of it."""
+    """Return a circle, square, diamond, triangle or cross around a point.
+
+    size: half its width. tip: what a browser shows of it.
+    """
     if tip:
-        return (
-            f"<g><title>{_escaped(tip)}</title>{mark(x, y, size, shape, fill, stroke, width)}</g>"
-        )
+        drawn = mark(x, y, size, shape, fill, stroke, width)
+        return f"<g><title>{_escaped(tip)}</title>{drawn}</g>"
     if shape == "circle":
         place = f'cx="{number(x)}" cy="{number(y)}" r="{number(size)}"'
         return f'<circle {place} fill="{fill}" stroke="{stroke}" stroke-width="{number(width)}"/>'
-    corners = [(x + size * right, y + size * down) for right, down in SHAPES[shape]]
+    corners = [(x + size * across, y + size * down) for across, down in SHAPES[shape]]
     return area(corners, fill, stroke=stroke, stroke_width=number(width))
 
 
@@ -100,19 +111,24 @@ def text(
     anchor: str = "start", bold: bool = False, fill: str = INK, turned: float = 0,
     **more_attributes: object,
 ) -> str:  # fmt: skip
-    """A line of text, its baseline at y. anchor: start, middle or end. turned: degrees, about
-    its anchor. more_attributes: further ones, with _ for -."""
+    """Return a line of text, its baseline at y.
+
+    anchor: start, middle or end. turned: degrees, about its anchor. more_attributes: further ones,
+    with _ for -.
+    """
     place = f'x="{number(x)}" y="{number(y)}" font-size="{number(size)}" fill="{fill}"'
-    more = f' text-anchor="{anchor}"' if anchor != "start" else ""
-    more += ' font-weight="bold"' if bold else ""
-    more += f' transform="rotate({number(turned)} {number(x)} {number(y)})"' if turned else ""
-    more += _attributes(more_attributes)
-    return f"<text {place}{more}>{_escaped(words)}</text>"
+    attributes = f' text-anchor="{anchor}"' if anchor != "start" else ""
+    attributes += ' font-weight="bold"' if bold else ""
+    attributes += f' transform="rotate({number(turned)} {number(x)} {number(y)})"' if turned else ""
+    attributes += _attributes(more_attributes)
+    return f"<text {place}{attributes}>{_escaped(words)}</text>"
 
 
 def wide(words: str, size: float = TEXT, *, bold: bool = False) -> float:
-    """How many points a line of text takes; rather more where a letter's width is not
-    known."""
+    """Return how many points a line of text takes.
+
+    It is rather more if a letter's width is not known.
+    """
     letters = sum(
         _WIDTH.get(letter) or (1.0 if east_asian_width(letter) in "WF" else 0.65)
         for letter in words
@@ -121,13 +137,15 @@ def wide(words: str, size: float = TEXT, *, bold: bool = False) -> float:
 
 
 def wrapped(words: str, room: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
-    """Lines no wider than room: broken between words, not about an equals sign, and in one
-    that is wider."""
+    """Break words into lines no wider than room.
+
+    Lines break between words, not around an equals sign, and in a word that is wider.
+    """
     lines = [""]
     for word in re.split(r"(?<!=)\s+(?!=)", words.strip()):
-        for at, piece in enumerate(_pieces(word, room, size, bold)):
-            joined = f"{lines[-1]} {piece}" if lines[-1] and not at else piece
-            if lines[-1] and (at or wide(joined, size, bold=bold) > room):
+        for index, piece in enumerate(_pieces(word, room, size, bold)):
+            joined = f"{lines[-1]} {piece}" if lines[-1] and not index else piece
+            if lines[-1] and (index or wide(joined, size, bold=bold) > room):
                 lines.append(piece)
             else:
                 lines[-1] = joined
@@ -135,7 +153,7 @@ def wrapped(words: str, room: float, size: float = TEXT, *, bold: bool = False) 
 
 
 def _pieces(word: str, room: float, size: float, bold: bool) -> list[str]:
-    """A word in pieces no wider than room, cut behind a mark where it has one."""
+    """Cut a word into pieces no wider than room, behind a mark if it has one."""
     pieces = [""]
     for letter in word:
         if pieces[-1] and wide(pieces[-1] + letter, size, bold=bold) > room:
@@ -146,37 +164,38 @@ def _pieces(word: str, room: float, size: float, bold: bool) -> list[str]:
     return pieces
 
 
-def fitted(words: str, room: float, size: float = TEXT, *, bold: bool = False) -> str:
-    """A text cut to a room, its end marked."""
-    if wide(words, size, bold=bold) <= room:
+def fitted(words: str, room: float, *, bold: bool = False) -> str:
+    """Cut a text to a room, its end marked."""
+    if wide(words, TEXT, bold=bold) <= room:
         return words
-    while words and wide(words + "…", size, bold=bold) > room:
+    while words and wide(words + "…", TEXT, bold=bold) > room:
         words = words[:-1]
     return words + "…"
 
 
-Row = tuple[str, float, bool]  # words, size, bold
+# Words, size, bold.
+Row = tuple[str, float, bool]
 
 
 def rows(title: str, lines: Sequence[str], room: float) -> list[Row]:
-    """A title and what stands under it, broken to a room."""
-    heads = [
-        (part, TITLE, True)
-        for each in title.splitlines()
-        for part in wrapped(each, room, TITLE, bold=True)
-    ]
-    return [*heads, *((part, TEXT, False) for each in lines for part in wrapped(each, room))]
+    """Return a title and what stands under it, broken to a room."""
+    broken: list[Row] = []
+    for paragraph in title.splitlines():
+        broken += [(part, TITLE, True) for part in wrapped(paragraph, room, TITLE, bold=True)]
+    for paragraph in lines:
+        broken += [(part, TEXT, False) for part in wrapped(paragraph, room)]
+    return broken
 
 
-def rows_height(written: Sequence[Row]) -> float:
-    """What they take down the paper."""
-    return sum(size * LINE for _, size, _ in written)
+def rows_height(rows_drawn: Sequence[Row]) -> float:
+    """Return what rows take down the paper."""
+    return sum(size * LINE for _, size, _ in rows_drawn)
 
 
-def draw_rows(written: Sequence[Row], x: float, y: float) -> list[str]:
-    """Rows from y down."""
+def draw_rows(rows_drawn: Sequence[Row], x: float, y: float) -> list[str]:
+    """Return rows from y down."""
     parts = []
-    for words, size, bold in written:
+    for words, size, bold in rows_drawn:
         y += size * LINE
         fill = "#000000" if bold else SOFT
         parts.append(text(x, y - 0.25 * size, words, size, bold=bold, fill=fill))
@@ -184,8 +203,11 @@ def draw_rows(written: Sequence[Row], x: float, y: float) -> list[str]:
 
 
 def _escaped(words: str) -> str:
-    """A text, which may be a stranger's, without control codes and without the two characters
-    that no XML may hold: one of them, and nothing is drawn."""
+    """Return a text, which may be a stranger's, as XML may hold it.
+
+    Control codes go, and the two characters that no XML may hold: with one of them, nothing is
+    drawn.
+    """
     return escape(printable(words).translate(_NOT_XML), quote=False)
 
 

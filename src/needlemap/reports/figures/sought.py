@@ -34,15 +34,14 @@ from needlemap.reports.figures.heat import (
     draw_bands,
     length_axis,
 )
-from needlemap.reports.figures.panels import (
-    map_title,
-)
+from needlemap.reports.figures.panels import map_title
 from needlemap.reports.labels import percent_of
 from needlemap.reports.seek_report import asked_by_length, asked_line, length_line, sought_of
 from needlemap.stats.intervals import effective_wilson
 from needlemap.stats.seek import Sought
 
-FOUND = "#F3E3C3"  # behind the interval
+# Behind the interval.
+INTERVAL = "#F3E3C3"
 CURVE = Stroke(SOFT, BAND)
 WORDS = (
     "Circles: what was asked, larger with more haystacks, 95 % intervals. Band: the fitted curve."
@@ -50,17 +49,19 @@ WORDS = (
 
 
 def draw_sought(runs: Sequence[Loaded], title: str | None, width: float | None) -> Drawing:
-    """A plot a run, all of which seek, one below the other. width: of the paper in points,
-    None for a screen's."""
-    total, y, parts = width or ALONE, EDGE, list[str]()
+    """Draw a plot a run, all of which seek, one below the other.
+
+    width: of the paper in points, None for a screen's.
+    """
+    total = width or ALONE
+    y = EDGE
+    parts: list[str] = []
     for run in runs:
-        sought, named = sought_of(run), map_title(run.map) if title is None else title
-        lines = (
-            ["nothing is scored yet"]
-            if sought is None
-            else [length_line(sought), asked_line(sought), WORDS]
-        )
-        heading = rows(named, lines, total - 2 * EDGE)
+        sought = sought_of(run)
+        lines = ["nothing is scored yet"]
+        if sought is not None:
+            lines = [length_line(sought), asked_line(sought), WORDS]
+        heading = rows(map_title(run.map) if title is None else title, lines, total - 2 * EDGE)
         parts += draw_rows(heading, EDGE, y)
         y += sum(size for _, size, _ in heading) * 1.22 + 8
         if sought is not None:
@@ -70,46 +71,52 @@ def draw_sought(runs: Sequence[Loaded], title: str | None, width: float | None) 
     return Drawing(tuple(parts), total, y, width is not None)
 
 
-def _plot(found: Sought, box: Box) -> list[str]:
-    """The interval behind, the curve, what was asked before it."""
-    axis, plane = make_axis(found.axis.lengths, ("log",)), Plane(box, SCORE)
-    low, high = (_end(axis, end) for end in (found.low, found.high))
+def _plot(sought: Sought, box: Box) -> list[str]:
+    """Return the interval behind, the curve, and what was asked in front of it."""
+    axis, plane = make_axis(sought.axis.lengths, ("log",)), Plane(box, SCORE)
+    low, high = (_end(axis, end) for end in (sought.low, sought.high))
     left = plane.at(low, 0)[0]
-    level = [plane.at(share, 100 * found.threshold) for share in (0, 1)]
+    level = [plane.at(share, 100 * sought.threshold) for share in (0, 1)]
     return [
-        rect(left, box.y, plane.at(high, 0)[0] - left, box.height, FOUND),
+        rect(left, box.y, plane.at(high, 0)[0] - left, box.height, INTERVAL),
         *plane.grid(),
         *plane.labels(),
-        *draw_bands(_curve(found, axis), plane, CURVE, joined=True),
-        line([plane.at(mean.place, mean.value or 0.0) for mean in _curve(found, axis)], SOFT, 0.8),
+        *draw_bands(_curve(sought, axis), plane, CURVE, joined=True),
+        line([plane.at(mean.place, mean.value or 0.0) for mean in _curve(sought, axis)], SOFT, 0.8),
         line(level, SOFT, 0.5, stroke_dasharray="3 2"),
-        *_draw_lengths(found, axis, plane),
+        *_draw_lengths(sought, axis, plane),
         rect(*box, "none", stroke=FAINT, stroke_width=0.5),
         *length_axis(axis, box),
     ]
 
 
 def _end(axis: Axis, tokens: float) -> float:
-    """The position of an end; beyond the axis, the axis's edge."""
-    return 0.0 if tokens == 0 else 1.0 if tokens == inf else axis.position(tokens)
+    """Return the position of an end; beyond the axis, the axis's edge."""
+    if tokens == 0:
+        return 0.0
+    return 1.0 if tokens == inf else axis.position(tokens)
 
 
-def _curve(found: Sought, axis: Axis) -> list[DrawnMean]:
-    ends = zip(found.axis.lengths, np.transpose(found.curve).tolist(), strict=True)
+def _curve(sought: Sought, axis: Axis) -> list[DrawnMean]:
+    values = zip(sought.axis.lengths, np.transpose(sought.curve).tolist(), strict=True)
     return [
         DrawnMean(axis.position(length), percent_of(value), percent_of(low), percent_of(high))
-        for length, (value, low, high) in ends
+        for length, (value, low, high) in values
     ]
 
 
-def _draw_lengths(found: Sought, axis: Axis, plane: Plane) -> list[str]:
-    """A circle a length, its interval as of the trials over the design effect."""
-    drawn, rows = list[str](), asked_by_length(found)
-    most = max(asks for _, asks, _, _ in rows)
+def _draw_lengths(sought: Sought, axis: Axis, plane: Plane) -> list[str]:
+    """Return a circle a length.
+
+    Its interval is that of the trials over the design effect.
+    """
+    parts: list[str] = []
+    rows = asked_by_length(sought)
+    most_asks = max(asks for _, asks, _, _ in rows)
     for length, asks, trials, hits in rows:
         place, score = axis.position(length), hits / trials
-        ends = effective_wilson(score, trials, found.effect, 1)
-        drawn.append(line([plane.at(place, 100 * end) for end in ends], LINES[0], 0.5))
-        size = 1.2 + 1.8 * sqrt(asks / most)
-        drawn.append(mark(*plane.at(place, 100 * score), size, "circle", "white", INK))
-    return drawn
+        ends = effective_wilson(score, trials, sought.effect, 1)
+        parts.append(line([plane.at(place, 100 * end) for end in ends], LINES[0], 0.5))
+        size = 1.2 + 1.8 * sqrt(asks / most_asks)
+        parts.append(mark(*plane.at(place, 100 * score), size, "circle", "white", INK))
+    return parts

@@ -20,9 +20,12 @@ from needlemap.reports.figures import (
 from needlemap.reports.figures.panels import PanelItem, draw_legend
 from needlemap.reports.report import Square, Squares
 
-SIZE, STEP = 9.0, 11.0  # points of a square, and from one to the next
-LEAST = 220.0  # points across
-ROOMY = 1.15  # a browser's own font may be wider than ours
+# Points of a square, and from one to the next.
+SIZE, STEP = 9.0, 11.0
+# Points across.
+LEAST = 220.0
+# A browser's own font may be wider than ours.
+ROOMY = 1.15
 # Told apart by a letter too: colours alone are nothing to a grey print.
 KINDS = {
     "right": (44, 122, 63),
@@ -32,24 +35,24 @@ KINDS = {
 }
 
 
-def draw_squares(found: Squares) -> Drawing:
+def draw_squares(squares: Squares) -> Drawing:
     """Draw a time line by session."""
-    columns = 1 + max((square.column for _, row in found.rows for square in row), default=0)
-    names = max((wide(name) for name, _ in found.rows), default=0.0)
+    columns = 1 + max((square.column for _, row in squares.rows for square in row), default=0)
+    names = max((wide(name) for name, _ in squares.rows), default=0.0)
     left = EDGE + TEXT + 4 + ROOMY * names + 6
     total = max(LEAST, left + STEP * columns + EDGE)
-    heading = rows(found.title, [], total - 2 * EDGE)
+    heading = rows(squares.title, [], total - 2 * EDGE)
     top = EDGE + rows_height(heading) + 6
     parts = draw_rows(heading, EDGE, EDGE)
-    for at, (name, row) in enumerate(found.rows):
-        y = top + at * STEP
+    for index, (name, row) in enumerate(squares.rows):
+        y = top + index * STEP
         parts.append(text(left - 6, y + 0.78 * SIZE, name, anchor="end", fill=SOFT))
         middle = y + SIZE / 2
         ends = [(left + square.column * STEP, middle) for square in row]
         if len(ends) > 1:
             parts.append(line([min(ends), max(ends)], FAINT, 0.6))
         parts += [part for square in row for part in _square(square, left, y)]
-    bottom = top + len(found.rows) * STEP
+    bottom = top + len(squares.rows) * STEP
     arrow = (left + min(STEP * columns, 60.0), bottom + 4)
     parts.append(line([(left, bottom + 4), arrow], SOFT, 0.6))
     head = [(arrow[0] - 2.5, arrow[1] - 2), arrow, (arrow[0] - 2.5, arrow[1] + 2)]
@@ -60,7 +63,7 @@ def draw_squares(found: Squares) -> Drawing:
         parts.append(
             text(EDGE + TEXT - 1, middle, "session", anchor="middle", fill=SOFT, turned=-90)
         )
-    items = [_key(kind, words) for kind, words in found.key]
+    items = [_key(kind, words) for kind, words in squares.key]
     legend, height = draw_legend(items, EDGE, bottom + 14, total - 2 * EDGE)
     return Drawing((*parts, *legend), total, bottom + 14 + height + EDGE)
 
@@ -69,19 +72,19 @@ def _square(square: Square, left: float, y: float) -> list[str]:
     colour = KINDS.get(square.kind, KINDS["other"])
     x = left + square.column * STEP
     ring: dict[str, Any] = {"stroke": INK, "stroke_width": 1.2} if square.marked else {}
-    drawn = [rect(x, y, SIZE, SIZE, hex_of(colour), tip=square.says, **ring)]
+    parts = [rect(x, y, SIZE, SIZE, hex_of(colour), tip=square.says, **ring)]
     if square.letter:
         place = (x + SIZE / 2, y + 0.78 * SIZE)
         ink = ink_on(colour)
-        drawn.append(
+        parts.append(
             text(*place, square.letter, anchor="middle", bold=True, fill=ink, pointer_events="none")
         )
-    return drawn
+    return parts
 
 
 def _key(kind: str, words: str) -> PanelItem:
-    """A kind of squares and what it means."""
+    """Return a kind of squares and what it means."""
     ring: dict[str, Any] = {"stroke": INK, "stroke_width": 1.2} if kind == "marked" else {}
     fill = "none" if kind == "marked" else hex_of(KINDS.get(kind, KINDS["other"]))
-    drawn = rect(0, -1, 8, 8, fill, **ring) + text(11, 6, words, fill=SOFT)
-    return PanelItem(11 + ROOMY * wide(words), drawn)
+    parts = rect(0, -1, 8, 8, fill, **ring) + text(11, 6, words, fill=SOFT)
+    return PanelItem(11 + ROOMY * wide(words), parts)

@@ -18,7 +18,9 @@ class MapStyle:
         self, map: Map, title: str, scale: Scale, width: float, y: float
     ) -> tuple[list[str], float]:
         """Return the SVG parts of a map from y on, and where it ends; y and width in points.
-        Raises SettingsError for a map that this style cannot show."""
+
+        Raises SettingsError for a map that this style cannot show.
+        """
         raise NotImplementedError
 
 
@@ -28,5 +30,5 @@ def find_style(name: str) -> MapStyle:
 
 
 def is_other(name: str | None) -> bool:
-    """Return whether a style is another package's."""
+    """Return True if a style is another package's."""
     return name in installed("styles")

@@ -21,15 +21,16 @@ from needlemap.stats.comparison import FamilyComparison
 from needlemap.stats.effective import parse_rule
 from needlemap.stats.means import Map
 
-ACROSS = 330.0  # points of a map with its margins
+# Points of a map with its margins.
+ACROSS = 330.0
 
 
 def run_panel(map: Map) -> MapPanel:
     """Return the map of a run as a page draws it: cells by number, their scores in them."""
     panel = map_panel(map, "", (), scores(None))
     cells = (
-        replace(cell, tip="", number=at, words=value_label(cell.value))
-        for at, cell in enumerate(panel.cells)
+        replace(cell, tip="", number=number, words=value_label(cell.value))
+        for number, cell in enumerate(panel.cells)
     )
     return replace(panel, cells=tuple(cells))
 
@@ -47,9 +48,10 @@ def value_label(value: float | None) -> str:
 
 def difference_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
     """Return what changed, in the cells of the first run's map that have a pair."""
-    panel, numbers = change_panel(comparison, map), dict[tuple[int, float], int]()
-    for at, change in enumerate(comparison.cells):
-        numbers[change.length_tokens, change.depth] = at
+    panel = change_panel(comparison, map)
+    numbers: dict[tuple[int, float], int] = {}
+    for number, change in enumerate(comparison.cells):
+        numbers[change.length_tokens, change.depth] = number
     places = axes_of(map)[2]
     cells = (
         replace(cell, tip="", number=numbers.get(place))
@@ -60,8 +62,10 @@ def difference_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
 
 def shares(panel: MapPanel) -> list[float | None]:
     """Return where on the scale of colours each numbered cell lies, by number."""
-    found = {cell.number: _share(panel, cell) for cell in panel.cells if cell.number is not None}
-    return [found[number] for number in sorted(found)]
+    share_by_number = {
+        cell.number: _share(panel, cell) for cell in panel.cells if cell.number is not None
+    }
+    return [share_by_number[number] for number in sorted(share_by_number)]
 
 
 def _share(panel: MapPanel, cell: DrawnCell) -> float | None:
@@ -80,13 +84,13 @@ def draw_chart(report: Report, rule: str) -> str:
     """Return a report's lines as SVG; '' without any."""
     if not report.chart:
         return ""
-    drawn = draw_lines(report.chart, report.axis, parse_rule(rule) if rule else None)
-    return drawn.inline(f"{report.axis}: {', '.join(line.name for line in report.chart)}")
+    picture = draw_lines(report.chart, report.axis, parse_rule(rule) if rule else None)
+    return picture.inline(f"{report.axis}: {', '.join(line.name for line in report.chart)}")
 
 
 def draw_pictures(report: Report) -> Iterator[tuple[float, str]]:
     """Yield a report's time lines as SVG, each with its width in points."""
     for squares in report.squares:
-        drawn = draw_squares(squares)
-        said = (square.says for _, row in squares.rows for square in row)
-        yield drawn.width, drawn.inline(f"{squares.title}: {'; '.join(said)}")
+        picture = draw_squares(squares)
+        sentences = (square.says for _, row in squares.rows for square in row)
+        yield picture.width, picture.inline(f"{squares.title}: {'; '.join(sentences)}")

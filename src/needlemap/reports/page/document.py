@@ -16,8 +16,10 @@ from needlemap.reports.colours import DARK_NOT_MEASURED, NOT_MEASURED, ON_DARK
 from needlemap.reports.labels import moment_label
 from needlemap.reports.page.written import written
 
-LEVEL = 6  # of compression: higher ones take three times as long for two percent
-SCRIPTS = ("text", "state", "map", "tabs", "trial", "pane", "main")  # as they run
+# Of compression: higher ones take three times as long for two percent.
+LEVEL = 6
+# In the order in which they run.
+SCRIPTS = ("text", "state", "map", "tabs", "trial", "pane", "main")
 # What the script reads of a run and of a difference: all else is written already.
 _READ = {
     "run": (
@@ -32,14 +34,12 @@ _PLACE = re.compile(r"\{\{(csp|title|style|script|data|written|footer)\}\}")
 
 
 def page_html(summary: Mapping[str, Any], trials: Sequence[bytes]) -> str:
-    """The whole page. trials: each run's columns, `packed`."""
-    style, script = (
-        f"{_colours()}\n{_read('page.css')}",
-        "\n".join(_read(f"{name}.js") for name in SCRIPTS),
-    )
+    """Return the whole page. trials: each run's columns, `packed`."""
+    style = f"{_colours()}\n{_read('page.css')}"
+    script = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
     blobs = [
         ("summary", packed(for_script(summary))),
-        *((f"trials-{at}", data) for at, data in enumerate(trials)),
+        *((f"trials-{number}", data) for number, data in enumerate(trials)),
     ]
     parts = {
         "csp": policy(style, script),
@@ -50,52 +50,58 @@ def page_html(summary: Mapping[str, Any], trials: Sequence[bytes]) -> str:
         "written": written(summary),
         "footer": escape(footer_of(summary)),
     }
-    return _PLACE.sub(lambda place: parts[place[1]], _read("page.html"))
+    return _PLACE.sub(lambda match: parts[match[1]], _read("page.html"))
 
 
 def for_script(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What moving between views, cells and trials needs of a summary."""
-    views = [
-        {"of": [kind, at], **dict(zip(("title", "about"), head_of(summary, kind, at), strict=True))}
-        for kind, at in summary["views"]
-    ]
+    """Return what moving between views, cells and trials needs of a summary."""
+    views = []
+    for kind, number in summary["views"]:
+        title, about = head_of(summary, kind, number)
+        views.append({"of": [kind, number], "title": title, "about": about})
     return {
         **{name: summary[name] for name in ("palettes", "palette", "changes")},
         "views": views,
-        "sheets": [_read_of("sheet", each) for each in summary["sheets"]],
-        "runs": [_read_of("run", each) for each in summary["runs"]],
+        "sheets": [_read_of("sheet", part) for part in summary["sheets"]],
+        "runs": [_read_of("run", part) for part in summary["runs"]],
         "differences": [
-            {} if each["refused"] else _read_of("difference", each)
-            for each in summary["differences"]
+            {} if part["refused"] else _read_of("difference", part)
+            for part in summary["differences"]
         ],
     }
 
 
-def _read_of(kind: str, whole: Mapping[str, Any]) -> dict[str, Any]:
-    part = {name: whole[name] for name in _READ[kind]}
-    if "cells" in part:
-        part["cells"] = {name: whole["cells"][name] for name in _READ["cells"]}
-    return part
+def _read_of(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    read = {name: fields[name] for name in _READ[kind]}
+    if "cells" in read:
+        read["cells"] = {name: fields["cells"][name] for name in _READ["cells"]}
+    return read
 
 
-def head_of(summary: Mapping[str, Any], kind: str, at: int) -> tuple[str, list[str]]:
-    """The title of a view, and what was asked and how: of several runs what they have in common,
-    or all of it where that is little."""
-    runs, given = summary["runs"], summary["title"]
+def head_of(summary: Mapping[str, Any], kind: str, number: int) -> tuple[str, list[str]]:
+    """Return the title of a view, and what was asked and how.
+
+    Of several runs it is what they have in common, or all of it if that is little.
+    """
+    runs, title = summary["runs"], summary["title"]
     if kind == "sheet":
-        own, about, whose = summary["sheets"][at]["title"], runs, []
+        runs_shown = runs
+        subject = summary["sheets"][number]["title"]
+        models = []
     elif kind == "difference":
-        found = summary["differences"][at]
-        about = [runs[found["a"]], runs[found["b"]]]
-        own = f"{about[1]['name']} against {about[0]['name']}"
-        whose = [f"A {about[0]['name']}", f"B {about[1]['name']}", "paired trials"]
+        difference = summary["differences"][number]
+        runs_shown = [runs[difference["a"]], runs[difference["b"]]]
+        subject = f"{runs_shown[1]['name']} against {runs_shown[0]['name']}"
+        models = [f"A {runs_shown[0]['name']}", f"B {runs_shown[1]['name']}", "paired trials"]
     else:
-        about = [runs[at]]
-        own, given = runs[at]["name"], given or runs[at]["title"]
-        whose = [] if runs[at]["model"] == own and not given else [runs[at]["model"]]
-    named = [own] if given and kind != "run" else []
-    how = (_in_common(about, key) for key in ("task", "scorer", "tokenizer"))
-    return given or own, [*named, *whose, *filter(None, how)]
+        run = runs[number]
+        runs_shown = [run]
+        subject = run["name"]
+        title = title or run["title"]
+        models = [] if run["model"] == subject and not title else [run["model"]]
+    subjects = [subject] if title and kind != "run" else []
+    settings = (_in_common(runs_shown, key) for key in ("task", "scorer", "tokenizer"))
+    return title or subject, [*subjects, *models, *filter(None, settings)]
 
 
 def _in_common(runs: Sequence[Mapping[str, Any]], key: str) -> str:
@@ -104,25 +110,27 @@ def _in_common(runs: Sequence[Mapping[str, Any]], key: str) -> str:
 
 
 def footer_of(summary: Mapping[str, Any]) -> str:
-    """What made the page, and when."""
-    made = f"needlemap {summary['version']} · made {moment_label(summary['made'])}"
-    return f"{made} · nothing on this page came from or goes to a network"
+    """Return what made the page, and when."""
+    origin = f"needlemap {summary['version']} · made {moment_label(summary['made'])}"
+    return f"{origin} · nothing on this page came from or goes to a network"
 
 
 def packed(value: Mapping[str, Any]) -> bytes:
-    """Compressed JSON; the same value gives the same bytes."""
+    """Return compressed JSON; the same value gives the same bytes."""
     return gzip.compress(as_json(value), LEVEL, mtime=0)
 
 
 def as_json(value: Mapping[str, Any]) -> bytes:
-    """JSON without blanks. NaN is an error."""
+    """Return JSON without blanks. NaN is an error."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
 
 
 def policy(style: str, script: str) -> str:
-    """The Content-Security-Policy: this style, this script, pictures in the page, nothing from
-    elsewhere."""
+    """Return the Content-Security-Policy.
+
+    It allows this style, this script, pictures in the page, and nothing from elsewhere.
+    """
     rules = (
         "default-src 'none'",
         f"script-src '{_digest(script)}'",
@@ -136,10 +144,17 @@ def policy(style: str, script: str) -> str:
 
 
 def title_of(summary: Mapping[str, Any]) -> str:
-    """What the browser's tab says: the title given, else what the page opens with is about."""
+    """Return the title of the browser's tab: the one given, else that of the first view.
+
+    A view with a verdict has its word first.
+    """
     runs, sheets = summary["runs"], summary["sheets"]
-    stored = runs[0]["title"] if len(runs) == 1 else None
-    return str(summary["title"] or stored or (sheets[0]["title"] if sheets else runs[0]["name"]))
+    given = summary["title"] or (runs[0]["title"] if len(runs) == 1 else None)
+    if given or not sheets:
+        return str(given or runs[0]["name"])
+    first = sheets[0]
+    word = first["verdict"][0] if "verdict" in first else ""
+    return ": ".join(filter(None, (word, first["title"])))
 
 
 def _blob(name: str, data: bytes) -> str:
@@ -149,7 +164,7 @@ def _blob(name: str, data: bytes) -> str:
 
 
 def _colours() -> str:
-    """The colours that style sheet and figures share, on light and on dark."""
+    """Return the colours that style sheet and figures share, on light and on dark."""
     pairs = zip(("--hatch-ground", "--hatch"), NOT_MEASURED, DARK_NOT_MEASURED, strict=True)
     names = "; ".join(f"{name}: light-dark({light}, {dark})" for name, light, dark in pairs)
     drawn = (

@@ -61,8 +61,7 @@ from needlemap.stats.means import Map, depth_scores
 
 
 def run_payload(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
-    """A run's axes, cells and curves, what it comes to in words and sums, its settings and
-    versions."""
+    """Return a run's axes, cells and curves, its words and sums, its settings and versions."""
     lines = list(run_report(run, rules).sentences())
     panel = run_panel(run.map)
     cells = cell_columns(run.map)
@@ -88,24 +87,27 @@ def run_payload(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
 
 
 def run_answer(run: Loaded) -> str:
-    """What a map shows, in a sentence: the mean, and where it is lowest."""
+    """Return what a map shows, in a sentence: the mean, and where it is lowest."""
+    if seeks(run):
+        return ""
     map, mean = run.map, run.map.total
-    if seeks(run) or mean is None:
-        return "" if seeks(run) else "Nothing is scored yet"
+    if mean is None:
+        return "Nothing is scored yet"
+
     n = f"{map.n:,} prompts"
     if not map.counted:
         n = f"{amount_label(map.n, 'mean')}, each over an unknown number of answers"
-    said = f"Mean score {score_label(mean.score)} %{interval_behind(mean)} of {n}"
-    lengths = {f"{tokens_label(at)} tokens": row for at, row in map.margins.items() if row}
+    sentence = f"Mean score {score_label(mean.score)} %{interval_behind(mean)} of {n}"
+    lengths = {f"{tokens_label(length)} tokens": row for length, row in map.margins.items() if row}
     rows = () if map.depthless else map.by_depth
     names = depth_score_labels(rows, map.depths)
     depths = {f"depth {name}": row.mean for name, row in zip(names, rows, strict=True) if row.mean}
-    lowest = [low for means in (lengths, depths) if (low := _lowest(means))]
-    return f"{said}; lowest at {' and at '.join(lowest)}" if lowest else said
+    lowest = list(filter(None, [_lowest(lengths), _lowest(depths)]))
+    return f"{sentence}; lowest at {' and at '.join(lowest)}" if lowest else sentence
 
 
 def _lowest(means: Mapping[str, ClusterMean]) -> str:
-    """The name of the lowest of several means, with its score; '' where all are alike."""
+    """Return the name of the lowest of several means, with its score; '' if all are alike."""
     if len({score_label(mean.score) for mean in means.values()}) < 2:
         return ""
     name = min(means, key=lambda name: means[name].score)
@@ -113,14 +115,14 @@ def _lowest(means: Mapping[str, ClusterMean]) -> str:
 
 
 def _sharing(run: Loaded) -> str:
-    """Why cells hold more trials than were asked, where they do."""
-    inside = sum(cell.n + cell.missing for cell in run.map.cells)
-    more = inside > sum(record.scored for record in run.records) + run.map.missing
-    return "A prompt that several cells share stands in each of them." if more else ""
+    """Return why cells hold more trials than were asked, if they do."""
+    trials_in_cells = sum(cell.n + cell.missing for cell in run.map.cells)
+    is_shared = trials_in_cells > sum(record.scored for record in run.records) + run.map.missing
+    return "A prompt that several cells share stands in each of them." if is_shared else ""
 
 
 def _tab_words(map: Map) -> str:
-    """What a run's tab says: score, interval, n."""
+    """Return what a run's tab shows: score, interval, n."""
     if map.total is None:
         return "not measured"
     n = n_label(map.n, counted=map.counted)
@@ -131,39 +133,43 @@ Coded = list[list[Any]]
 
 
 def coded(values: Iterable[str | None]) -> Coded:
-    """Texts as pages set them, each once, and where each value is among them.
+    """Return texts as pages set them, each once, and where each value is among them.
 
     >>> coded(["a", None, "a"])
     [['a'], [0, None, 0]]
     """
     places: dict[str, int] = {}
-    shown = (None if text is None else typeset(text) for text in values)
-    at = [None if text is None else places.setdefault(text, len(places)) for text in shown]
-    return [list(places), at]
+    typeset_texts = (None if text is None else typeset(text) for text in values)
+    indices = [
+        None if text is None else places.setdefault(text, len(places)) for text in typeset_texts
+    ]
+    return [list(places), indices]
 
 
 def fact_columns(rows: Iterable[Mapping[str, str | None]]) -> list[list[Any]]:
-    """What is known of each cell, a column a fact: its name, its texts, and which each cell
-    has."""
-    known = list(rows)
-    names = list(dict.fromkeys(name for row in known for name in row))
-    columns = ([name, *coded(row.get(name) for row in known)] for name in names)
+    """Return what is known of each cell, a column a fact.
+
+    A column has its name, its texts, and which of them each cell has.
+    """
+    all_rows = list(rows)
+    names = list(dict.fromkeys(name for row in all_rows for name in row))
+    columns = ([name, *coded(row.get(name) for row in all_rows)] for name in names)
     return [column for column in columns if column[1]]
 
 
 def _cell_says(map: Map, cell: CellScore) -> str | None:
-    """A cell's score with what it rests on."""
+    """Return a cell's score with what it rests on."""
     if cell.score is None:
         return None
     n = n_label(cell.n, counted=map.counted)
     return f"{score_label(cell.score)} %{interval_behind(cell) if map.counted else ''} {n}"
 
 
-def _cell_facts(map: Map, columns: Mapping[str, Any], at: int) -> dict[str, str | None]:
-    """What is known of a cell, most important first."""
-    cell = map.cells[at]
-    tokens, cached, planned = (columns[name][at] for name in ("tokens", "cached", "planned"))
-    failed = cell.missing > columns["unasked"][at]
+def _cell_facts(map: Map, columns: Mapping[str, Any], index: int) -> dict[str, str | None]:
+    """Return what is known of a cell, most important first."""
+    cell = map.cells[index]
+    tokens, cached, planned = (columns[name][index] for name in ("tokens", "cached", "planned"))
+    failed = cell.missing > columns["unasked"][index]
     empty = "not measured" if failed else "not sent"
     interval = interval_label(cell.low, cell.high) if map.counted and cell.n else None
     trials = amount_label(cell.n, "trial" if map.counted else "mean")
@@ -226,60 +232,62 @@ def _overall(map: Map, lines: Sequence[str]) -> dict[str, Any]:
 
 
 def cell_columns(map: Map) -> dict[str, list[Any]]:
-    """Columns of equal length, in the order of the map's cells: by length, then depth."""
-    rank = {length: at for at, length in enumerate(map.lengths)}
-    return {
-        "length": [rank[cell.length_tokens] for cell in map.cells],
+    """Return columns of equal length, in the order of the map's cells: by length, then depth."""
+    index_of = {length: index for index, length in enumerate(map.lengths)}
+    columns: dict[str, list[Any]] = {
+        "length": [index_of[cell.length_tokens] for cell in map.cells],
         "depth": [share(cell.depth) for cell in map.cells],
-        **{name: [share(getattr(cell, name)) for cell in map.cells] for name in _OF_CELLS},
-        "unasked": [_unasked(cell) for cell in map.cells],
-        "failures": [dict(sorted(cell.failures.items())) for cell in map.cells],
-        **({"thought": thought} if any(thought := [cell.thought for cell in map.cells]) else {}),
-        **{
-            name: [_mean(getattr(record, of) for record in cell.records) for cell in map.cells]
-            for name, of in _TOKENS.items()
-        },
     }
+    for name in _OF_CELLS:
+        columns[name] = [share(getattr(cell, name)) for cell in map.cells]
+    columns["unasked"] = [_unasked(cell) for cell in map.cells]
+    columns["failures"] = [dict(sorted(cell.failures.items())) for cell in map.cells]
+    if any(cell.thought for cell in map.cells):
+        columns["thought"] = [cell.thought for cell in map.cells]
+    for name, attribute in _TOKENS.items():
+        columns[name] = [
+            _mean(getattr(record, attribute) for record in cell.records) for cell in map.cells
+        ]
+    return columns
 
 
 _OF_CELLS = ("score", "n", "low", "high", "realised", "missing")
-_TOKENS = {
-    "tokens": "sent_tokens",
-    "cached": "cached_tokens",
-    "planned": "shared_tokens",
-}  # a trial's, meant
+# Means over a cell's trials.
+_TOKENS = {"tokens": "sent_tokens", "cached": "cached_tokens", "planned": "shared_tokens"}
 
 
 def _unasked(cell: CellScore) -> int:
-    """How many trials of a cell were not asked: not yet, or kept back by a limit."""
+    """Return how many trials of a cell were not sent: not yet, or kept back by a limit."""
     return cell.missing - sum(count for kind, count in cell.failures.items() if kind != SKIPPED)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """The mean of the known values, to one decimal; None without any."""
-    known = [value for value in values if value is not None]
-    return round(sum(known) / len(known), 1) if known else None
+    """Return the mean of the known values, to one decimal; None without any."""
+    numbers = [value for value in values if value is not None]
+    return round(sum(numbers) / len(numbers), 1) if numbers else None
 
 
 def _curves(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
     map, cube = run.map, run.cube
     lengths = mean_columns([map.margins.get(length) for length in map.lengths])
-    first = next((score for score in lengths["score"] if score is not None), None)
-    found = [] if seeks(run) else held_by(partial(effective_length, cube), rules)
+    first_score = next((score for score in lengths["score"] if score is not None), None)
+    effective_lengths = [] if seeks(run) else held_by(partial(effective_length, cube), rules)
     return {
         "by_length": lengths,
         "by_depth": _by_depth(cube),
-        "effective": [_effective_row(each, first) for each in found],
+        "effective": [_effective_row(effective, first_score) for effective in effective_lengths],
     }
 
 
 def _by_depth(cube: Cube) -> Columns:
-    """A row for each depth, null where it has no score, or for each part of the haystack
-    (`depth_scores`)."""
+    """Return a row for each depth, or for each part of the haystack (`depth_scores`).
+
+    A depth without a score is null.
+    """
     rows = depth_scores(cube)
     if not cube.ragged:
-        known, labels = {row.depth: row.mean for row in rows}, depth_labels(cube.depths)
-        means = mean_columns([known.get(depth) for depth in cube.depths])
+        mean_of, labels = {row.depth: row.mean for row in rows}, depth_labels(cube.depths)
+        means = mean_columns([mean_of.get(depth) for depth in cube.depths])
         return {
             "at": [share(depth) for depth in cube.depths],
             "label": list(labels.values()),
@@ -297,7 +305,7 @@ DRAWN = ("lengths", "overall", "counted", "warnings", "pairs", "lost", "gained")
 
 
 def difference(first: Loaded, second: Loaded) -> dict[str, Any]:
-    """The paired comparison, or the words that refuse it."""
+    """Return the paired comparison, or the words that refuse it."""
     try:
         comparison, names = compare_loaded(first, second)
     except NeedlemapError as error:
@@ -323,9 +331,11 @@ def _change_says(cell: CellChange) -> str:
     )
 
 
-def _change_facts(found: FamilyComparison, cell: CellChange, map: Map) -> dict[str, str | None]:
-    """What is known of a changed cell."""
-    p = f"{p_label(cell.p)}, not corrected: exploration only" if found.counted else None
+def _change_facts(
+    comparison: FamilyComparison, cell: CellChange, map: Map
+) -> dict[str, str | None]:
+    """Return what is known of a changed cell."""
+    p = f"{p_label(cell.p)}, not corrected: exploration only" if comparison.counted else None
     return {
         "loss": f"{loss_label(cell.loss)} points",
         "n": amount_label(cell.n, "pair"),
@@ -335,29 +345,32 @@ def _change_facts(found: FamilyComparison, cell: CellChange, map: Map) -> dict[s
     }
 
 
-def _pairs_words(found: FamilyComparison) -> str:
-    """How many pairs, or means over an unknown number of answers."""
-    n = found.overall.n
-    return amount_label(n, "pair") if found.counted else f"{amount_label(n, 'mean')} in both"
+def _pairs_words(comparison: FamilyComparison) -> str:
+    """Return how many pairs there are, or means over an unknown number of answers."""
+    n = comparison.overall.n
+    return amount_label(n, "pair") if comparison.counted else f"{amount_label(n, 'mean')} in both"
 
 
 def told_comparison(
     comparison: Comparison, names: Names, *, answers: bool = False
 ) -> dict[str, Any]:
-    """A comparison in words and for the page's script, with secrets in names hidden."""
+    """Return a comparison in words and for the page's script.
+
+    Secrets in names are hidden.
+    """
     first, second, differ = map(hidden, (names.first, names.second, names.differ))
-    said = replace(names, first=first, second=second, differ=differ, notes=())
-    sheet = to_sheet(comparison_report(comparison, said, answers), {})
-    known = to_json(comparison_report(comparison, said))
-    drawn = {name: known[name] for name in DRAWN if name in known}
-    return {"refused": None, "sheet": sheet, "json": drawn}
+    hidden_names = replace(names, first=first, second=second, differ=differ, notes=())
+    sheet = to_sheet(comparison_report(comparison, hidden_names, answers), {})
+    plain = to_json(comparison_report(comparison, hidden_names))
+    values = {name: plain[name] for name in DRAWN if name in plain}
+    return {"refused": None, "sheet": sheet, "json": values}
 
 
 def _changes(comparison: FamilyComparison, map: Map) -> Columns:
-    """Cells of the first run's map in which both runs have a pair."""
-    rank, cells = {length: at for at, length in enumerate(map.lengths)}, comparison.cells
+    """Return the cells of the first run's map in which both runs have a pair."""
+    index_of, cells = {length: index for index, length in enumerate(map.lengths)}, comparison.cells
     return {
-        "length": [rank[cell.length_tokens] for cell in cells],
+        "length": [index_of[cell.length_tokens] for cell in cells],
         "depth": [share(cell.depth) for cell in cells],
         "loss": [share(cell.loss) for cell in cells],
         **{name: [getattr(cell, name) for cell in cells] for name in ("n", "lost", "gained")},
@@ -365,26 +378,27 @@ def _changes(comparison: FamilyComparison, map: Map) -> Columns:
     }
 
 
-def _effective_row(effective: Effective, first: float | None) -> dict[str, Any]:
-    """One rule. first: the score at the shortest length.
+def _effective_row(effective: Effective, first_score: float | None) -> dict[str, Any]:
+    """Return one rule as a row.
 
-    threshold: where on the curve by length the rule draws its line; None for rules of another
-    curve.
+    first_score: the score at the shortest length.
     """
-    rule, value = effective.rule, effective.value
-    relative = None if first is None or value is None else rule.threshold * first
+    rule = effective.rule
+    value = effective.value
+    relative = None if first_score is None or value is None else rule.threshold * first_score
     levels = {"absolute": rule.threshold, "relative": relative}
     return {
         "rule": rule.name,
         "says": rule_says(rule),
         "value": effective_label(effective),
+        # Where on the curve by length the rule draws its line; None for rules of another curve.
         "threshold": share(levels.get(rule.kind)),
         "tokens": tokens_of(effective),
     }
 
 
 def rule_says(rule: Rule) -> str:
-    """A rule in words.
+    """Return a rule in words.
 
     >>> from needlemap.stats.effective import parse_rule
     >>> rule_says(parse_rule("relative:85"))
@@ -400,11 +414,12 @@ def rule_says(rule: Rule) -> str:
 
 
 _PRIVATE = re.compile(r"(?i)api[-_]?key|secret|passw|authorization|credential|(^|[-_])token$")
-_DIGITS = 12  # of a hash
+# Digits of a hash.
+_DIGITS = 12
 
 
 def setting_rows(settings: Mapping[str, Any]) -> list[list[Any]]:
-    """Name, value as text, and whether it differs from the default."""
+    """Return name, value as text, and whether it differs from the default."""
     return [
         [name, value_text(name, value), name not in DEFAULTS or value != DEFAULTS[name]]
         for name, value in settings.items()
@@ -412,7 +427,9 @@ def setting_rows(settings: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def value_text(name: str, value: Any) -> str:
-    """A setting as text: passwords in addresses and whatever is named a key are hidden.
+    """Return a setting as text.
+
+    Passwords in addresses and all that is named a key are hidden.
 
     >>> (
     ...     value_text("base_url", "http://me:pass@127.0.0.1/v1"),
@@ -426,7 +443,7 @@ def value_text(name: str, value: Any) -> str:
 
 
 def fact_rows(about: RunFile) -> list[list[str]]:
-    """Versions and hashes: what it takes to say which run this was."""
+    """Return versions and hashes: what it takes to identify this run."""
     tokenizer, scorer = about.tokenizer, about.scorer
     rows = [
         ["needlemap", about.needlemap],
@@ -441,27 +458,31 @@ def fact_rows(about: RunFile) -> list[list[str]]:
     return [row for row in rows if row[1]]
 
 
-def _named(what: str, rows: Sequence[RunHaystack | ImportedFile]) -> list[list[str]]:
+def _named(noun: str, rows: Sequence[RunHaystack | ImportedFile]) -> list[list[str]]:
     return [
-        [f"{what} {number}", hidden(f"{row.name} · sha256 {_short(row.sha256)}")]
+        [f"{noun} {number}", hidden(f"{row.name} · sha256 {_short(row.sha256)}")]
         for number, row in enumerate(rows)
     ]
 
 
 def _short(digest: str) -> str:
-    """The first letters of a hash, and what it is a hash of, if it says that."""
+    """Return the first letters of a hash, and what it is a hash of, if that is given."""
     kind, colon, digits = digest.rpartition(":")
     return f"{kind}{colon}{digits[:_DIGITS]}"
 
 
 def _text(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return "none" if value is None else str(value).lower()
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
 
 
 def _masked(value: Any) -> Any:
-    """A value without whatever a mapping in it names as private."""
+    """Return a value without what a mapping in it names as private."""
     if isinstance(value, Mapping):
         return {
             name: "[hidden]" if _PRIVATE.search(str(name)) and part else _masked(part)
@@ -470,12 +491,15 @@ def _masked(value: Any) -> Any:
     return [_masked(part) for part in value] if isinstance(value, list) else value
 
 
-EXAMPLES = 3  # different messages shown for each kind of failure
+# Different messages shown for each kind of failure.
+EXAMPLES = 3
 
 
 def totals(run: Loaded) -> dict[str, Any]:
-    """Counts of trials, and what they cost together; judge_usd is None without a judge that
-    costs."""
+    """Return counts of trials, and what they cost together.
+
+    judge_usd is None without a judge that costs.
+    """
     records, costs = run.records, costs_of(run.records)
     scored = sum(record.scored for record in records)
     return {
@@ -490,23 +514,22 @@ def totals(run: Loaded) -> dict[str, Any]:
 
 
 def failures(run: Loaded) -> list[dict[str, Any]]:
-    """Kinds by how often; examples: the first different messages. Trials not asked yet are a
-    kind too."""
+    """Return kinds of failures, the most frequent first.
+
+    examples: the first different messages. Trials not sent yet are a kind too.
+    """
     kinds: dict[str, list[Record]] = defaultdict(list)
     for record in run.records:
         if record.failure and not record.scored:
             kinds[record.failure].append(record)
     rows = [
-        {"kind": kind, "count": len(found), "examples": _examples(found)}
-        for kind, found in kinds.items()
+        {"kind": kind, "count": len(records), "examples": _examples(records)}
+        for kind, records in kinds.items()
     ]
     unasked = run.map.missing - sum(map(len, kinds.values()))
-    rows += [{"kind": NOT_ASKED, "count": unasked, "examples": []}] if unasked > 0 else []
-    return sorted(rows, key=_often)
-
-
-def _often(row: Mapping[str, Any]) -> tuple[int, str]:
-    return -row["count"], row["kind"]
+    if unasked > 0:
+        rows.append({"kind": NOT_ASKED, "count": unasked, "examples": []})
+    return sorted(rows, key=lambda row: (-row["count"], row["kind"]))
 
 
 def _examples(records: Sequence[Record]) -> list[str]:

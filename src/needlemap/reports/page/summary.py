@@ -31,8 +31,9 @@ from needlemap.reports.summary import read_families
 from needlemap.stats.effective import RULES
 from needlemap.version import __version__
 
-LIMIT = 15_000_000  # bytes of all runs' compressed trials: 20 MB of page
-# what is left out, one after the other, until the limit is kept; the last one stands as it is
+# Bytes of all runs' compressed trials: 20 MB of page.
+LIMIT = 15_000_000
+# What is left out, step by step, until the limit is kept; the last step stands as it is.
 LESS = (
     (FULL, ""),
     (Detail(around_right=False), "what stands around needles that were found"),
@@ -55,21 +56,22 @@ def write_page(
     palette: str | None = None,
     rules: tuple[str, ...] = RULES,
 ) -> Path:
-    """Write the page of some runs, read already or not. Raises NeedlemapError when one cannot
-    be read.
+    """Write the page of some runs, read already or not.
 
-    rules: of effective length.
+    rules: of effective length. Raises NeedlemapError if one cannot be read.
     """
-    out, places = Path(target), [each if isinstance(each, Loaded) else Path(each) for each in paths]
-    folders = [Path(each.path) if isinstance(each, Loaded) else each for each in places]
-    again = next((path for path in folders if folders.count(path) > 1), None)
-    if again is not None:
-        raise SettingsError(f"Run '{again}' is given twice. Give each run once.")
+    sources = [source if isinstance(source, Loaded) else Path(source) for source in paths]
+    folders = [Path(source.path) if isinstance(source, Loaded) else source for source in sources]
+    repeated = next((path for path in folders if folders.count(path) > 1), None)
+    if repeated is not None:
+        raise SettingsError(f"Run '{repeated}' is given twice. Give each run once.")
     with uncollected():
-        runs = [each if isinstance(each, Loaded) else _read_subject(each) for each in places]
+        runs = [
+            source if isinstance(source, Loaded) else _read_subject(source) for source in sources
+        ]
         page = make_page(runs, made=datetime.now(UTC), title=title, palette=palette, rules=rules)
-    write_report(out, page.encode("utf-8", "replace"))  # a name may hold bytes that are no letter
-    return out
+    # A name may hold bytes that are no letter.
+    return write_report(Path(target), page.encode("utf-8", "replace"))
 
 
 def _read_subject(path: Path) -> Subject:
@@ -90,22 +92,29 @@ def make_page(
     rules: tuple[str, ...] = RULES,
     limit: int = LIMIT,
 ) -> str:
-    """The page, in as much detail as the limit allows. Raises SettingsError for an unknown
-    palette."""
-    families = [run for each in runs for run in Subject.of(each).runs]
+    """Return the page, in as much detail as the limit allows.
+
+    Raises SettingsError for an unknown palette.
+    """
+    families = [family for run in runs for family in Subject.of(run).runs]
     trials, notes = fitted(families, limit)
-    each = [notes] * len(families)
-    found = summary(runs, made=made, title=title, palette=palette, notes=each, rules=rules)
-    return page_html(found, trials)
+    shown = summary(
+        runs,
+        made=made,
+        title=title,
+        palette=palette,
+        notes=[notes] * len(families),
+        rules=rules,
+    )
+    return page_html(shown, trials)
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep the garbage collector from going through all records again and again: it takes a
-    third longer.
+    """Keep the garbage collector from reading all records again and again.
 
-    To freeze and unfreeze makes them old at once, so that it does not go through them in the
-    end either.
+    That takes a third longer. Freezing and unfreezing makes the records old at once, so that it
+    does not read them in the end either.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -119,8 +128,10 @@ def uncollected() -> Iterator[None]:
 
 
 def fitted(runs: Sequence[Loaded], limit: int = LIMIT) -> tuple[list[bytes], list[str]]:
-    """Each run's trials, packed, in the most detail that keeps the limit; and what is said of
-    the rest."""
+    """Return each run's trials, packed, and notes on what is left out.
+
+    They have the most detail that keeps the limit.
+    """
     for detail, left_out in LESS:
         trials = [packed(trial_columns(run.map, detail)) for run in runs]
         notes = [f"To stay small, this page leaves out {left_out}: the run's records hold them."]
@@ -141,16 +152,16 @@ def summary(
     notes: Sequence[Sequence[str]] = (),
     rules: tuple[str, ...] = RULES,
 ) -> dict[str, Any]:
-    """All runs, the differences from the first of those that may be alike, sheets of several
-    of them, and in which order they are shown. notes: of each family of each run, what the
-    page leaves out.
+    """Return all that a page shows.
 
-    Raises SettingsError for an unknown palette.
+    These are all runs, the differences from the first of those that may be alike, sheets of several
+    of them, and in which order they are shown. notes: of each family of each run, what the page
+    leaves out. Raises SettingsError for an unknown palette.
     """
     palette_colours(palette)
     cast = PageRuns.of(runs)
     families, names = cast.runs, cast.run_names()
-    said = notes or [()] * len(families)
+    notes_of_runs = notes or [()] * len(families)
     differences = [
         {"a": a, "b": b, "name": name, **difference(families[a], families[b])}
         for a, b, name in cast.pairs()
@@ -174,19 +185,23 @@ def summary(
                 **run_payload(run, rules),
                 **_beside(run),
             }
-            for name, group, lines, run in zip(names, cast.groups(), said, families, strict=True)
+            for name, group, lines, run in zip(
+                names, cast.groups(), notes_of_runs, families, strict=True
+            )
         ],
         "differences": differences,
     }
 
 
 def _beside(run: Loaded) -> dict[str, Any]:
-    """What a run sought, as a picture under its map and at a glance; nothing of a run that did
-    not seek."""
+    """Return what a run sought, as a picture under its map and at a glance.
+
+    Returns {} for a run that did not seek.
+    """
     if not seeks(run):
         return {}
-    known = [(fact.head, fact.value) for fact in seek_report(run).facts if fact.head]
-    name, value = known[0] if known else ("Effective length", "not known yet")
+    headed = [(fact.head, fact.value) for fact in seek_report(run).facts if fact.head]
+    name, value = headed[0] if headed else ("Effective length", "not known yet")
     return {
         "beside": draw(figure_of([run], title="")).inline("What was sought"),
         "sought": {"name": name, "value": value},

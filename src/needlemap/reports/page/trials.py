@@ -37,35 +37,37 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 class Strings:
-    """Texts in the order in which they were first asked for."""
+    """Texts in the order in which they were first used."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
 
     def __call__(self, text: str | None) -> int | None:
-        """The place of a text; None for none."""
+        """Return the place of a text; None for none."""
         return None if text is None else self._places.setdefault(text, len(self._places))
 
     def all(self, texts: Sequence[str]) -> list[int] | None:
-        """The places of several texts; None where there are none."""
-        return (
-            [self._places.setdefault(text, len(self._places)) for text in texts] if texts else None
-        )
+        """Return the places of several texts; None if there are none."""
+        if not texts:
+            return None
+        return [self._places.setdefault(text, len(self._places)) for text in texts]
 
     @property
     def table(self) -> list[str]:
-        """All texts."""
+        """Return all texts."""
         return list(self._places)
 
 
-ANCHOR = 16  # letters before a needle by which its place is found in another window
-Window = tuple[str, str]  # the text before a needle, and behind it
-Following = dict[int, tuple[int, int]]  # by window the next one, and its step in letters
+# Letters before a needle by which its place is found in another window.
+ANCHOR = 16
+# The text before a needle, and behind it.
+Window = tuple[str, str]
+# By window the next one, and its step in letters.
+Following = dict[int, tuple[int, int]]
 
 
 class View(NamedTuple):
-    """A window as a part of a passage: `before` letters up to `at`, and `after` letters from
-    there.
+    """A window as a part of a passage: `before` letters up to `at`, `after` letters from there.
 
     Letters are counted as JavaScript does, in UTF-16 units.
     """
@@ -76,73 +78,84 @@ class View(NamedTuple):
     after: int
 
 
-_NOWHERE = (None, 0, 0, 0)  # of what stands around no needle
+# Of what stands around no needle.
+_NOWHERE = (None, 0, 0, 0)
 
 
 def joined(windows: Sequence[Window]) -> tuple[list[str], dict[Window, View]]:
-    """Passages, and where in them each window that is not empty is found again, letter for
-    letter."""
+    """Return passages, and where in them each window that is not empty stands."""
     distinct = [window for window in dict.fromkeys(windows) if any(window)]
     following = _following(distinct) if distinct else {}
     passages: list[str] = []
     views: dict[Window, View] = {}
     for chain in _chains(following, len(distinct)):
-        text, places = _text([(distinct[at], step) for at, step in chain])
+        text, places = _text([(distinct[number], step) for number, step in chain])
         units = _units(text)
-        for (at, _), place in zip(chain, places, strict=True):
-            before, after = distinct[at]
-            start, middle, stop = (
-                units[each] for each in (place - len(before), place, place + len(after))
+        for (number, _), place in zip(chain, places, strict=True):
+            before, after = distinct[number]
+            start = units[place - len(before)]
+            middle = units[place]
+            stop = units[place + len(after)]
+            views[distinct[number]] = View(
+                passage=len(passages),
+                at=middle,
+                before=middle - start,
+                after=stop - middle,
             )
-            views[distinct[at]] = View(len(passages), middle, middle - start, stop - middle)
         passages.append(text)
     return passages, views
 
 
 def _text(chain: Sequence[tuple[Window, int]]) -> tuple[str, list[int]]:
-    """The passage of a chain of windows, each so many letters behind the last one; their
-    places in it."""
+    """Return the passage of a chain of windows, and their places in it.
+
+    Each window stands so many letters behind the one before it.
+    """
     (before, after), _ = chain[0]
-    pieces, places, end = [before, after], [len(before)], len(before) + len(after)
+    pieces, places, stop = [before, after], [len(before)], len(before) + len(after)
     for (_, after), step in chain[1:]:
         places.append(places[-1] + step)
-        pieces.append(after[end - places[-1] :])
-        end = places[-1] + len(after)
+        pieces.append(after[stop - places[-1] :])
+        stop = places[-1] + len(after)
     return "".join(pieces), places
 
 
 def _following(windows: Sequence[Window]) -> Following:
-    """By window the next one of the same text, if its needle stands inside it, and how many
-    letters on."""
+    """Return the next window of the same text for each, and how many letters on.
+
+    Its needle must stand inside the first window.
+    """
     anchors: dict[str, list[int]] = defaultdict(list)
-    for at, (before, _) in enumerate(windows):
-        anchors[_anchor(before)].append(at)
+    for number, (before, _) in enumerate(windows):
+        anchors[_anchor(before)].append(number)
     ends = re.compile(f"[{re.escape(''.join({anchor[-1] for anchor in anchors}))}]")
     following: Following = {}
-    taken: set[int] = set()
-    for at in range(len(windows)):
-        found = next(_candidates(at, windows, anchors, ends, taken), None)
-        if found is not None:
-            following[at] = found
-            taken.add(found[0])
+    followers: set[int] = set()
+    for number in range(len(windows)):
+        candidate = next(_candidates(number, windows, anchors, ends, followers), None)
+        if candidate is not None:
+            following[number] = candidate
+            followers.add(candidate[0])
     return following
 
 
 def _candidates(
-    at: int,
+    number: int,
     windows: Sequence[Window],
     anchors: Mapping[str, Sequence[int]],
     ends: re.Pattern[str],
-    taken: Container[int],
+    followers: Container[int],
 ) -> Iterator[tuple[int, int]]:
-    """Windows that go on where one is, and by how many letters; the nearest first. ends: the
-    last letters of anchors, mostly those that end a sentence."""
-    before, after = windows[at]
+    """Yield windows that continue one, and by how many letters; the nearest first.
+
+    ends: the last letters of anchors, mostly those that end a sentence.
+    """
+    before, after = windows[number]
     text = _anchor(before) + after
-    for step in (end.end() - ANCHOR for end in ends.finditer(text, ANCHOR - 1)):
+    for step in (match.end() - ANCHOR for match in ends.finditer(text, ANCHOR - 1)):
         for other in anchors.get(text[step : step + ANCHOR], ()):
-            new = other not in taken and (step > 0 or other > at)
-            if new and _goes_on(windows[at], windows[other], step):
+            is_free = other not in followers and (step > 0 or other > number)
+            if is_free and _goes_on(windows[number], windows[other], step):
                 yield other, step
 
 
@@ -151,49 +164,62 @@ def _anchor(before: str) -> str:
 
 
 def _goes_on(first: Window, second: Window, step: int) -> bool:
-    """Whether the second window is the first one's text, so many letters on, and reaches at
-    least as far."""
-    return second[1].startswith(first[1][step:]) and (first[0] + first[1][:step]).endswith(
-        second[0]
-    )
+    """Return True if the second window is the first one's text, so many letters on.
+
+    It must reach at least as far.
+    """
+    first_before, first_after = first
+    second_before, second_after = second
+    if not second_after.startswith(first_after[step:]):
+        return False
+    return (first_before + first_after[:step]).endswith(second_before)
 
 
 def _chains(following: Following, count: int) -> Iterator[list[tuple[int, int]]]:
-    """Each window once, with its step from the one before it in its chain; round texts are cut
-    somewhere."""
-    taken, seen = {other for other, _ in following.values()}, set[int]()
-    for start in sorted(range(count), key=taken.__contains__):
-        chain, at, step = [], start, 0
-        while at not in seen:
-            seen.add(at)
-            chain.append((at, step))
-            at, step = following.get(at, (at, 0))
+    """Yield each window once, with its step from the one before it in its chain.
+
+    Round texts are cut somewhere.
+    """
+    followers = {other for other, _ in following.values()}
+    visited: set[int] = set()
+    for start in sorted(range(count), key=followers.__contains__):
+        chain, number, step = [], start, 0
+        while number not in visited:
+            visited.add(number)
+            chain.append((number, step))
+            number, step = following.get(number, (number, 0))
         if chain:
             yield chain
 
 
 def _units(text: str) -> Sequence[int]:
-    """By letter, how many UTF-16 units come before it; one more for the end."""
+    """Return, by letter, how many UTF-16 units come before it; one more for the end."""
     if not text or max(text) <= "\uffff":
         return range(len(text) + 1)
     return list(accumulate((1 + (letter > "\uffff") for letter in text), initial=0))
 
 
-ANSWER = 20_000  # characters kept of an answer
-SHA = 12  # letters kept of a prompt's hash
+# Characters kept of an answer.
+ANSWER = 20_000
+# Letters kept of a prompt's hash.
+SHA = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How much is shown: characters of an answer and of thinking; of which trials what is
-    around needles."""
+    """How much is shown.
+
+    Attributes:
+        answer: Characters of an answer and of thinking.
+        around_right, around_wrong: Whether right and wrong trials show what stands around needles.
+    """
 
     answer: int = ANSWER
     around_right: bool = True
     around_wrong: bool = True
 
     def around(self, record: Record) -> bool:
-        """Whether the needles of a record are shown in their surroundings."""
+        """Return True if the needles of a record are shown in their surroundings."""
         return self.around_right if record.score == 1 else self.around_wrong
 
 
@@ -201,48 +227,56 @@ FULL = Detail()
 
 
 def trial_columns(map: Map, detail: Detail = FULL) -> dict[str, Any]:
-    """Columns of equal length, rows by the map's cells, then by repeat. Texts are places in
-    "strings"."""
-    rows = [(at, record) for at, cell in enumerate(map.cells) for record in cell.records]
-    every = [record for _, record in rows]
-    scorer = next((record.scorer for record in every if record.scorer), None)
+    """Return columns of equal length, rows by the map's cells, then by repeat.
+
+    Texts are places in "strings".
+    """
+    rows = [
+        (cell_number, record)
+        for cell_number, cell in enumerate(map.cells)
+        for record in cell.records
+    ]
+    records = [record for _, record in rows]
+    scorer = next((record.scorer for record in records if record.scorer), None)
     text = Strings()
     columns = {
-        "cell": [at for at, _ in rows],
-        "says": _says(every, scorer.scale if scorer else (0.0, 1.0), text),
-        **{name: _column(every, of, text, detail) for name, of in _SHOWN.items()},
-        **_needles(every, text, detail),
-        "facts": [[name, _column(every, of, text, detail)] for name, of in _FACTS.items()],
+        "cell": [cell_number for cell_number, _ in rows],
+        "says": _says(records, scorer.scale if scorer else (0.0, 1.0), text),
+        **{name: _column(records, shown, text, detail) for name, shown in _SHOWN.items()},
+        **_needles(records, text, detail),
+        "facts": [[name, _column(records, shown, text, detail)] for name, shown in _FACTS.items()],
     }
     return {"strings": text.table, **columns}
 
 
-def _column(records: Sequence[Record], of: Shown, text: Strings, detail: Detail) -> list[Any]:
-    """A value that every record has, as the page shows it. Equal values are made once."""
-    value, shown = of
-    values = list(map(value, records))
-    found = {each: shown(each, text, detail) for each in dict.fromkeys(values)}
-    return [found[each] for each in values]
+def _column(records: Sequence[Record], shown_as: Shown, text: Strings, detail: Detail) -> list[Any]:
+    """Return a value of every record as the page shows it. Equal values are made once."""
+    value_of, show_value = shown_as
+    values = [value_of(record) for record in records]
+    shown = {value: show_value(value, text, detail) for value in dict.fromkeys(values)}
+    return [shown[value] for value in values]
 
 
 _COLUMNS = {column.name: column for column in TRIALS}
 
 
 def _as_in_tables(name: str) -> Shown:
-    """What tables have in a column: texts by their places, numbers rounded."""
+    """Return what tables have in a column: texts by their places, numbers rounded."""
     column = _COLUMNS[name]
     if column.kind == "text":
-        return column.value, lambda each, text, _: text(str(each or "") or None)
-    return column.value, (lambda each, *_: share(each)) if column.kind == "number" else _itself
+        return column.value, lambda value, text, _: text(str(value or "") or None)
+    if column.kind == "number":
+        return column.value, lambda value, *_: share(value)
+    return column.value, _itself
 
 
 def _prompt(name: str, shown: Callable[[Any, Strings, Detail], Any], absent: Any = None) -> Shown:
-    """A record's prompt as the page shows it, if it is known."""
+    """Return a field of a record's prompt as the page shows it, if it is known."""
     return lambda record: getattr(record.prompt, name, absent), shown
 
 
 def _fact(name: str, label: Callable[[Any], str]) -> Shown:
-    """A record's own field in words, if it is known."""
+    """Return a record's own field in words, if it is known."""
     return attrgetter(name), lambda value, text, _: text(
         None if value is None or value == "" else label(value)
     )
@@ -256,9 +290,8 @@ def _why(record: Record) -> str | None:
     return _JSON.encode(record.scorer.why) if record.scorer and record.scorer.why else None
 
 
-Shown = tuple[
-    Callable[[Record], Any], Callable[[Any, Strings, Detail], Any]
-]  # a value, and what of it
+# A value of a record, and what of it the page shows.
+Shown = tuple[Callable[[Record], Any], Callable[[Any, Strings, Detail], Any]]
 _SHOWN: dict[str, Shown] = {
     "repeat": _as_in_tables("repeat"),
     "score": _as_in_tables("score"),
@@ -277,7 +310,7 @@ _SHOWN: dict[str, Shown] = {
     ),
     "thinking": (
         attrgetter("thinking"),
-        lambda said, text, detail: text(said and said[: detail.answer]),
+        lambda thoughts, text, detail: text(thoughts and thoughts[: detail.answer]),
     ),
     "thought": _fact("thinking_tokens", lambda tokens: amount_label(tokens, "token")),
 }
@@ -305,39 +338,42 @@ _FACTS: dict[str, Shown] = {
         "off_by", lambda off, text, _: text(amount_label(off, "token") if off else None), 0
     ),
     "already in the haystack": _prompt(
-        "collisions", lambda found, text, _: text(", ".join(found) or None), ()
+        "collisions", lambda collisions, text, _: text(", ".join(collisions) or None), ()
     ),
 }
 
 
 def _says(records: Sequence[Record], scale: tuple[float, float], text: Strings) -> list[int | None]:
-    """Each trial's score in words: in percent, and on its scorer's own scale where that is
-    another one."""
+    """Return each trial's score in words.
+
+    It is in percent, and on its scorer's own scale if that is another one.
+    """
     low, high = scale
-    own = (low, high) != (0.0, 1.0)
+    has_own_scale = (low, high) != (0.0, 1.0)
     native = _COLUMNS["native_score"].value
-    found: dict[tuple[Any, Any], int | None] = {}
+    places: dict[tuple[Any, Any], int | None] = {}
     for record in records:
-        key = (record.score, native(record) if own else None)
-        if key not in found:
-            found[key] = text(_score_words(*key, low, high))
-    return [found[record.score, native(record) if own else None] for record in records]
+        key = (record.score, native(record) if has_own_scale else None)
+        if key not in places:
+            places[key] = text(_score_words(*key, low, high))
+    return [places[record.score, native(record) if has_own_scale else None] for record in records]
 
 
 def _score_words(score: float | None, native: Any, low: float, high: float) -> str:
     if score is None:
         return "not measured"
-    own = "" if native is None else f" ({round(native, 2):g} on a scale of {low:g} to {high:g})"
-    return f"{score_label(score)} %{own}"
+    on_scale = (
+        "" if native is None else f" ({round(native, 2):g} on a scale of {low:g} to {high:g})"
+    )
+    return f"{score_label(score)} %{on_scale}"
 
 
 def _needles(records: Sequence[Record], text: Strings, detail: Detail) -> dict[str, list[Any]]:
-    """Passages, and per trial its needles: where, text, and what is around it in a
-    passage."""
-    seen = [
+    """Return passages, and per trial its needles: where, text, and surroundings in a passage."""
+    needles_of_records = [
         [_seen(needle, detail.around(record)) for needle in record.needles] for record in records
     ]
-    passages, views = joined([window for row in seen for _, window in row])
+    passages, views = joined([window for row in needles_of_records for _, window in row])
     rows = [
         [
             [
@@ -347,21 +383,19 @@ def _needles(records: Sequence[Record], text: Strings, detail: Detail) -> dict[s
             ]
             for needle, (shown, window) in zip(record.needles, row, strict=True)
         ]
-        for record, row in zip(records, seen, strict=True)
+        for record, row in zip(records, needles_of_records, strict=True)
     ]
     return {"passages": passages, "needles": rows}
 
 
 def _seen(needle: NeedleRecord, around: bool) -> tuple[str, Window]:
-    """A needle's text, and the window that it stands in: all letters of its record, but cut
-    otherwise.
+    """Return a needle's text, and the window that it stands in.
 
-    A blank put in to keep two words apart goes with the needle, so that the window is the
-    haystack's own text as other windows have it.
+    These are all letters of its record, but cut otherwise. A blank put in to keep two words apart
+    goes with the needle, so that the window is the haystack's own text as other windows have it.
     """
-    before, text, after = (
-        (needle.before, needle.text, needle.after) if around else ("", needle.text, "")
-    )
+    text = needle.text
+    before, after = (needle.before, needle.after) if around else ("", "")
     if before.endswith(" "):
         return f" {text}", (before[:-1], after)
     if after.startswith(" ") and (not before or before[-1].isspace()):

@@ -39,28 +39,31 @@ ALL = "All that needlemap report says"
 
 
 def written(summary: Data) -> str:
-    """Everything, in the order in which it is shown."""
-    make = {
-        "sheet": lambda at: _sheet(summary["sheets"][at]),
-        "difference": lambda at: _difference(summary["differences"][at]),
-        "run": lambda at: _run(summary["runs"][at]),
+    """Return all that the page shows, in its order."""
+    make_view = {
+        "sheet": lambda number: _sheet(summary["sheets"][number]),
+        "difference": lambda number: _difference(summary["differences"][number]),
+        "run": lambda number: _run(summary["runs"][number]),
     }
-    views = (
-        f'<section id="{kind}-{at}" data-of="{kind} {at}">{make[kind](at)}</section>'
-        for kind, at in summary["views"]
-    )
-    return "\n".join([*views, f'<section data-of="all">{_part("told", _notes(summary))}</section>'])
+    sections = []
+    for kind, number in summary["views"]:
+        content = make_view[kind](number)
+        sections.append(
+            f'<section id="{kind}-{number}" data-of="{kind} {number}">{content}</section>'
+        )
+    sections.append(f'<section data-of="all">{_part("told", _notes(summary))}</section>')
+    return "\n".join(sections)
 
 
 def _part(name: str, content: str) -> str:
-    """HTML that scripts bring to a place of this name."""
+    """Return HTML that scripts bring to a place of this name."""
     return f'<div data-part="{name}">{content}</div>' if content else ""
 
 
 def _sheet(sheet: Data) -> str:
-    """Advice, what is known at a glance, curves and tables in the order that it wants, words."""
+    """Return a sheet: advice, readings at a glance, curves and tables in its order, words."""
     comparison = sheet["comparison"] or {"refused": None}
-    compared, why = comparison.get("sheet"), comparison["refused"]
+    compared, refusal = comparison.get("sheet"), comparison["refused"]
     first, *others = _tables(sheet)
     chart = f'<figure class="chart">{sheet["chart"]}</figure>' if sheet["chart"] else ""
     shown = [first, chart] if sheet["first"] == "table" else [chart, first]
@@ -68,25 +71,25 @@ def _sheet(sheet: Data) -> str:
         f'<figure class="picture" data-points="{width:g}">{drawn}</figure>'
         for width, drawn in sheet.get("pictures", ())
     )
-    lines = sheet["lines"] or ([f"Not compared: {why}"] if why else [])
+    lines = sheet["lines"] or ([f"Not compared: {refusal}"] if refusal else [])
     verdict = f'<section class="verdict">{_verdict(compared)}</section>' if compared else ""
     pair = f'<div class="pair">{"".join([*shown, pictures])}</div>'
     content = "".join([pair, *others, listed(lines), verdict])
     glance = _change_readings(comparison["json"]) if compared else sheet["readings"]
-    answered = compared or sheet
-    told = [row for row in glance if not _stands_in(row[1], answered["answer"])]
-    parts = f'{_readings(told)}<div class="sheet-parts">{content}</div>'
-    answer = _answer(answered, sheet["advice"])
+    answering = compared or sheet
+    new_readings = [row for row in glance if not _stands_in(row[1], answering["answer"])]
+    parts = f'{_readings(new_readings)}<div class="sheet-parts">{content}</div>'
+    answer = _answer(answering, sheet["advice"])
     return f"<h2>{visible(sheet['title'])}</h2>\n{answer}{_part('sheet', parts)}"
 
 
 def _stands_in(value: str, answer: str) -> bool:
-    """Whether a number was said already: each stands once."""
+    """Return True if the answer holds a number already: each stands once."""
     return bool(value) and re.search(rf"(?<![\w.]){re.escape(value)}(?![\w%])", answer) is not None
 
 
 def _readings(rows: Iterable[Sequence[str]]) -> str:
-    """What is known at a glance: a word, a value, a note, a kind; nothing without a row."""
+    """Return what is known at a glance: a word, a value, a note, a kind; '' without a row."""
     shown = "".join(
         f'<div class="reading-of {kind}"><dt>{visible(word)}</dt><dd><b>{sentence_html(value)}</b>'
         f"{_note(note)}</dd></div>"
@@ -99,24 +102,24 @@ def _note(note: str) -> str:
     return "".join(f'<span class="soft">{sentence_html(line)}</span>' for line in note.splitlines())
 
 
-def _change_readings(found: Data) -> Iterator[Sequence[str]]:
-    """Two runs compared at a glance."""
-    every = found["overall"]
-    noun = "pair" if found["counted"] else "mean"
-    note = f"%, A to B\n{amount_label(found['pairs'], noun)}"
-    if found["counted"]:
-        note += f", {amount_label(every['haystacks'], 'haystack')}"
-    scores = " → ".join(score_label(every[name] / 100) for name in ("score_a", "score_b"))
+def _change_readings(comparison: Data) -> Iterator[Sequence[str]]:
+    """Yield two compared runs at a glance."""
+    overall = comparison["overall"]
+    noun = "pair" if comparison["counted"] else "mean"
+    note = f"%, A to B\n{amount_label(comparison['pairs'], noun)}"
+    if comparison["counted"]:
+        note += f", {amount_label(overall['haystacks'], 'haystack')}"
+    scores = " → ".join(score_label(overall[name] / 100) for name in ("score_a", "score_b"))
     yield "Scores", scores, note, "main"
-    if found["warnings"]:
-        yield "Warning", "", " ".join(found["warnings"]).removeprefix("warning: "), "warned"
-    if found["counted"]:
-        note = f"{found['gained']:,} gained; p {p_label(every['p'])}"
-        yield "Changed", f"{found['lost']:,} lost", note, ""
+    if comparison["warnings"]:
+        yield "Warning", "", " ".join(comparison["warnings"]).removeprefix("warning: "), "warned"
+    if comparison["counted"]:
+        note = f"{comparison['gained']:,} gained; p {p_label(overall['p'])}"
+        yield "Changed", f"{comparison['lost']:,} lost", note, ""
 
 
 def _run_readings(run: Data) -> Iterator[Sequence[str]]:
-    """A run at a glance. Its mean stands in its answer."""
+    """Yield a run at a glance. Its mean stands in its answer."""
     totals = run["totals"]
     if "sought" in run:
         yield run["sought"]["name"], run["sought"]["value"], "", "main"
@@ -131,12 +134,12 @@ def _run_readings(run: Data) -> Iterator[Sequence[str]]:
         yield "Refused or filtered", f"{withheld:,}", "count as 0", ""
     if tokens := totals["prompt_tokens"]:
         shares = (("cached_tokens", "cached"), ("planned_tokens", "planned"))
-        known = [
+        known_shares = [
             f"{100 * totals[key] / tokens:.0f} % {word}"
             for key, word in shares
             if totals[key] is not None
         ]
-        yield "Prompt tokens", short(tokens), ", ".join(known), ""
+        yield "Prompt tokens", short(tokens), ", ".join(known_shares), ""
     if totals["usd"] is not None:
         judge = totals["judge_usd"]
         note = f"and {usd_label(judge)} for the judge" if judge is not None else ""
@@ -146,7 +149,7 @@ def _run_readings(run: Data) -> Iterator[Sequence[str]]:
 
 
 def _difference(difference: Data) -> str:
-    """Two runs compared; of refused ones nothing is shown here."""
+    """Return two compared runs; of refused ones nothing is shown here."""
     sheet = difference["sheet"]
     title = f"<h2>{visible(difference['name'])}</h2>"
     answer = _answer(sheet, sheet["advice"])
@@ -155,40 +158,40 @@ def _difference(difference: Data) -> str:
 
 
 def _answer(sheet: Data, advice: Sequence[str] = ()) -> str:
-    """What it comes to, in a sentence, with why; then what to do."""
+    """Return what it comes to, in a sentence, with why; then what to do."""
     if "verdict" in sheet:
-        word, claim, rests, todo = sheet["verdict"]
-        why = f'<p class="why">{sentence_html(_sentence(_begun(rests)))}</p>' if rests else ""
+        word, claim, basis, next_step = sheet["verdict"]
+        why = f'<p class="why">{sentence_html(_sentence(_capitalised(basis)))}</p>' if basis else ""
         head = sentence_html(_sentence(claim))
         shown = f'<p class="answer">{verdict_sign(word)} <b>{head}</b></p>{why}'
-        known = [*([f"Next: {todo}"] if todo else []), *advice]
-        return _part("answer", shown + "".join(map(_advised, known)))
+        advice_lines = [*([f"Next: {next_step}"] if next_step else []), *advice]
+        return _part("answer", shown + "".join(map(_advised, advice_lines)))
     head, _, why = sheet["answer"].partition("; ")
     if not head:
         return ""
-    rest = f'<p class="why">{sentence_html(_sentence(_begun(why)))}</p>' if why else ""
+    rest = f'<p class="why">{sentence_html(_sentence(_capitalised(why)))}</p>' if why else ""
     shown = f'<p class="answer"><b>{sentence_html(_sentence(head))}</b></p>{rest}'
     return _part("answer", shown + "".join(map(_advised, advice)))
 
 
-def _begun(text: str) -> str:
-    """With a capital letter."""
+def _capitalised(text: str) -> str:
+    """Return a text with a capital letter."""
     return text[:1].upper() + text[1:]
 
 
 def _sentence(text: str) -> str:
-    """With a full stop."""
+    """Return a text with a full stop."""
     return text if text[-1:] in ".!?" else f"{text}."
 
 
 def _advised(text: str) -> str:
-    """What something looks like and what to try, a line each."""
+    """Return what something looks like and what to try, a line each."""
     lines = "<br>".join(sentence_html(line.strip()) for line in text.splitlines())
     return f'<p class="advice">{lines}</p>'
 
 
 def _verdict(sheet: Data) -> str:
-    """Two runs compared: tables, then all lines of `needlemap compare`, folded."""
+    """Return two compared runs: tables, then all lines of `needlemap compare`, folded."""
     return "".join(
         [
             "<h2>Comparison</h2>",
@@ -203,69 +206,77 @@ def _verdict(sheet: Data) -> str:
 
 
 def _tables(sheet: Data) -> list[str]:
-    """Tables under their titles, and what stands below them; folded where they say under which
-    words."""
-    return [_titled(each, sheet["title"]) for each in (sheet["table"], *sheet.get("more", ()))]
+    """Return tables under their titles, and what stands below them.
+
+    They are folded if they have the words to fold them under.
+    """
+    tables = sheet["table"], *sheet.get("more", ())
+    return [_titled(table, sheet["title"]) for table in tables]
 
 
-def _titled(made: Data, of: str) -> str:
-    title, folded = made.get("title", ""), made.get("folded", "")
-    if not made["head"] and not folded:
+def _titled(table_data: Data, sheet_title: str) -> str:
+    title, folded = table_data.get("title", ""), table_data.get("folded", "")
+    if not table_data["head"] and not folded:
         return ""
     content = "".join(
         [
-            soft("" if folded or title == of else title),
-            wide("Table", _sheet_table(made)) if made["rows"] else "",
-            *(f"<pre>{visible(line)}</pre>" for line in made.get("lines", ())),
-            soft(made.get("after", "")),
+            soft("" if folded or title == sheet_title else title),
+            wide("Table", _sheet_table(table_data)) if table_data["rows"] else "",
+            *(f"<pre>{visible(line)}</pre>" for line in table_data.get("lines", ())),
+            soft(table_data.get("after", "")),
         ]
     )
     return fold(folded, content) if folded else f"<section>{content}</section>"
 
 
-def _sheet_table(made: Data) -> str:
-    words = [kind for _, _, *kind in made["rows"][0]["cells"][1:]]
-    rows = [[_row_name(row), *(_cell(*cell) for cell in row["cells"][1:])] for row in made["rows"]]
-    left = [at for at, kind in enumerate(words, start=1) if kind]
-    return table(made["head"], rows, kind=f"numbers{_reflow(made)}", left=left)
+def _sheet_table(table_data: Data) -> str:
+    kinds = [kind for _, _, *kind in table_data["rows"][0]["cells"][1:]]
+    rows = [
+        [_row_name(row), *(_cell(*cell) for cell in row["cells"][1:])] for row in table_data["rows"]
+    ]
+    left = [column for column, kind in enumerate(kinds, start=1) if kind]
+    return table(table_data["head"], rows, kind=f"numbers{_reflow(table_data)}", left=left)
 
 
-FITS = 46  # letters of a row that a phone has room for, with two more between columns
+# Letters of a row that a phone has room for, with two more between columns.
+FITS = 46
 
 
-def _reflow(made: Data) -> str:
-    """Whether a narrow screen sets the cells of a row one below the other: what fits stays a
-    table, down whose columns one can read."""
-    texts = [[row["cells"][0], *(cell[0] for cell in row["cells"][1:])] for row in made["rows"]]
-    columns = zip(made["head"], *texts, strict=True)
-    wide = sum(2 + max(map(len, column)) for column in columns)
-    return " reflow" if wide > FITS else ""
+def _reflow(table_data: Data) -> str:
+    """Return the class of a table whose rows a narrow screen sets one cell below the other.
+
+    What fits stays a table, down whose columns one can read.
+    """
+    texts = [
+        [row["cells"][0], *(cell[0] for cell in row["cells"][1:])] for row in table_data["rows"]
+    ]
+    columns = zip(table_data["head"], *texts, strict=True)
+    letters = sum(2 + max(map(len, column)) for column in columns)
+    return " reflow" if letters > FITS else ""
 
 
 def _row_name(row: Data) -> str:
-    """A name, which leads to what it is of."""
+    """Return a name that leads to what it is of."""
     name = isolated(row["cells"][0])
     if row["to"] is not None:
-        kind, at = row["to"]
-        name = f'<a class="link" href="#{kind}-{at}" data-to="{kind} {at}">{name}</a>'
+        kind, number = row["to"]
+        name = f'<a class="link" href="#{kind}-{number}" data-to="{kind} {number}">{name}</a>'
     return f'<span class="row-name">{name}</span>'
 
 
 def _cell(text: str, share: float | None, kind: str = "") -> str:
-    """A score, which scripts set on its colour; other texts as they are."""
+    """Return a score, which scripts set on its colour; other texts as they are."""
     if text in SIGNS:
         return f'<span class="words">{verdict_sign(text)}</span>'
     if share is not None:
         return f'<span class="tint" data-share="{share}">{sentence_html(text)}</span>'
-    return (
-        f'<span class="{kind}">{sentence_html(text)}</span>'
-        if kind and text
-        else sentence_html(text)
-    )
+    if kind and text:
+        return f'<span class="{kind}">{sentence_html(text)}</span>'
+    return sentence_html(text)
 
 
 def _run(run: Data) -> str:
-    """What stands beside its map; without scripts also the map in numbers."""
+    """Return what stands next to a run's map; without scripts also the map in numbers."""
     effective = table(
         ["Rule", "Value [95 % interval]"], map(_effective, run["effective"]), kind="rules"
     )
@@ -286,19 +297,21 @@ def _run(run: Data) -> str:
     )
 
 
-def _effective(found: Data) -> list[str]:
-    value, rule = found["value"], found["rule"]
+def _effective(effective: Data) -> list[str]:
+    value, rule = effective["value"], effective["rule"]
     unit = "" if value.startswith("-") else " %" if rule.startswith("auc") else " tokens"
     name = f'<span class="rule">{visible(rule)}</span>'
     return [
-        f'{name}<span class="soft">{sentence_html(found["says"])}</span>',
+        f'{name}<span class="soft">{sentence_html(effective["says"])}</span>',
         f"<b>{sentence_html(value)}</b>{unit}",
     ]
 
 
 def _map(run: Data) -> str:
-    """Lengths across, depths down; a row for each cell, where every length has depths of its
-    own."""
+    """Return lengths across, depths down.
+
+    If every length has depths of its own, there is a row for each cell.
+    """
     depths = {depth: label for depth, label, _ in run["depths"]}
     lengths = [label for _, label in run["lengths"]]
     cells = {(length, depth): text for length, depth, text in _cells(run["cells"])}
@@ -306,7 +319,7 @@ def _map(run: Data) -> str:
         rows = [[lengths[length], depths[depth], text] for (length, depth), text in cells.items()]
         return table(["Length", "Depth", "Score (n)"], rows, kind="numbers")
     rows = [
-        [label, *(cells.get((at, depth), "") for at in range(len(lengths)))]
+        [label, *(cells.get((index, depth), "") for index in range(len(lengths)))]
         for depth, label, _ in run["depths"]
     ]
     return table(["", *lengths], rows, kind="numbers")
@@ -324,10 +337,10 @@ def _margins_name(run: Data) -> str:
 
 def _margins(run: Data) -> str:
     lengths = [f"{length:,}" for length, _ in run["lengths"]]
-    found = [_margin("Length, tokens", lengths, run["by_length"])]
+    tables = [_margin("Length, tokens", lengths, run["by_length"])]
     if not run["depthless"]:
-        found.append(_margin("Depth", run["by_depth"]["label"], run["by_depth"]))
-    return f'<div class="pair">{"".join(found)}</div>'
+        tables.append(_margin("Depth", run["by_depth"]["label"], run["by_depth"]))
+    return f'<div class="pair">{"".join(tables)}</div>'
 
 
 def _margin(name: str, labels: Sequence[str], means: Data) -> str:
@@ -345,9 +358,9 @@ def _margin(name: str, labels: Sequence[str], means: Data) -> str:
 
 
 def _notes(summary: Data) -> str:
-    """What is not compared, what could not be measured, costs, settings, versions and hashes."""
+    """Return what is not compared or measured, costs, settings, versions and hashes."""
     runs = summary["runs"]
-    refused = [each for each in summary["differences"] if each["refused"]]
+    refused = [difference for difference in summary["differences"] if difference["refused"]]
     failed = any(run["totals"]["missing"] > run["totals"]["unasked"] for run in runs)
     notes = {
         "What is not compared, and why": _refused(refused, runs),
@@ -364,26 +377,23 @@ def _notes(summary: Data) -> str:
 
 
 def _refused(refused: Sequence[Data], runs: Sequence[Data]) -> str:
-    rows = [
-        [
-            f"{isolated(runs[each['a']]['name'])} with {isolated(runs[each['b']]['name'])}",
-            isolated(each["refused"]),
-        ]
-        for each in refused
-    ]
+    rows = []
+    for difference in refused:
+        first, second = (isolated(runs[difference[side]]["name"]) for side in "ab")
+        rows.append([f"{first} with {second}", isolated(difference["refused"])])
     return table(["Runs", "Why"], rows, kind="reflow") if rows else ""
 
 
 def _failures(runs: Sequence[Data]) -> str:
     rows = [
         [
-            isolated(each["kind"]),
-            f"{each['count']:,}",
-            "".join(map(prose, each["examples"])),
+            isolated(failure["kind"]),
+            f"{failure['count']:,}",
+            "".join(map(prose, failure["examples"])),
             isolated(run["name"]),
         ]
         for run in runs
-        for each in run["failures"]
+        for failure in run["failures"]
     ]
     if not rows:
         return soft("Every trial was measured.")
@@ -405,20 +415,21 @@ TOTALS = {
     "judge_usd": "the judge's cost, US dollars",
     "seconds": "sum of latencies, s",
 }
-RARE = ("thinking_tokens", "judge_usd")  # told where there is any
+# Shown only if there is any.
+RARE = ("thinking_tokens", "judge_usd")
 
 
 def _totals(runs: Sequence[Data]) -> str:
-    found = [run["totals"] for run in runs]
-    keys = [key for key in TOTALS if key not in RARE or any(total[key] for total in found)]
+    totals = [run["totals"] for run in runs]
+    keys = [key for key in TOTALS if key not in RARE or any(total[key] for total in totals)]
     rows = [[isolated(run["name"]), *(_amount(run["totals"][key]) for key in keys)] for run in runs]
     head = ["Run", *(TOTALS[key] for key in keys)]
-    lines = [line for total in found for line in total["cache_lines"]]
+    lines = [line for total in totals for line in total["cache_lines"]]
     return table(head, rows, kind="numbers reflow") + "".join(map(soft, lines))
 
 
 def _amount(value: float | None) -> str:
-    """A count as it is; dollars and seconds to the hundredth, below one to two digits."""
+    """Return a count as it is; dollars and seconds to the hundredth, below one to two digits."""
     if value is None:
         return "not known"
     if not isinstance(value, float):
@@ -427,33 +438,42 @@ def _amount(value: float | None) -> str:
 
 
 def _values(runs: Sequence[Data], key: str, head: str) -> str:
-    """A row a value, with the runs that have it; what differs between runs, or from the default,
-    is marked."""
-    own: dict[str, dict[str, list[str]]] = {}
+    """Return a row a value, with the runs that have it.
+
+    What differs between runs, or from the default, is marked.
+    """
+    runs_by_value: dict[str, dict[str, list[str]]] = {}
     changed: set[str] = set()
     for run in runs:
         for name, value, *more in run[key]:
-            own.setdefault(name, {}).setdefault(str(value), []).append(run["name"])
+            runs_by_value.setdefault(name, {}).setdefault(str(value), []).append(run["name"])
             changed |= {name} if any(more) else set()
-    differs = {name for name, values in own.items() if [*map(len, values.values())] != [len(runs)]}
-    said = [
-        "• set for this run; without a mark: the default." * bool(changed),
-        "≠ differs between the runs." * bool(differs),
-    ]
-    found = [
-        (name, value, names) for name, values in own.items() for value, names in values.items()
+    differs = {
+        name
+        for name, values in runs_by_value.items()
+        if [*map(len, values.values())] != [len(runs)]
+    }
+    legend = []
+    if changed:
+        legend.append("• set for this run; without a mark: the default.")
+    if differs:
+        legend.append("≠ differs between the runs.")
+    entries = [
+        (name, value, names)
+        for name, values in runs_by_value.items()
+        for value, names in values.items()
     ]
     rows = [
         [_marked(name, differs, changed), prose(value), visible(_whose(names, len(runs)))]
-        for name, value, names in found
+        for name, value, names in entries
     ]
     marks = [
-        f"{'differs ' * (name in differs)}{'changed' * (name in changed)}" for name, *_ in found
+        f"{'differs ' * (name in differs)}{'changed' * (name in changed)}" for name, *_ in entries
     ]
     shown = 3 if len(runs) > 1 else 2
-    cut = [row[:shown] for row in rows]
-    made = table([head, "Value", "Runs"][:shown], cut, kind=f"{key} reflow", marks=marks)
-    return soft(" ".join(filter(None, said))) + made
+    cells = [row[:shown] for row in rows]
+    html = table([head, "Value", "Runs"][:shown], cells, kind=f"{key} reflow", marks=marks)
+    return soft(" ".join(legend)) + html
 
 
 def _marked(name: str, differs: set[str], changed: set[str]) -> str:
@@ -461,7 +481,8 @@ def _marked(name: str, differs: set[str], changed: set[str]) -> str:
     return f'<span class="sign">{signs}</span>{isolated(name)}'
 
 
-def _whose(names: Sequence[str], of: int) -> str:
-    if len(names) == of:
+def _whose(names: Sequence[str], count: int) -> str:
+    if len(names) == count:
         return "all"
-    return f"{len(names)} of {of}: {', '.join(names[:3])}{', …' * (len(names) > 3)}"
+    more = ", …" if len(names) > 3 else ""
+    return f"{len(names)} of {count}: {', '.join(names[:3])}{more}"

@@ -8,8 +8,10 @@ from needlemap.reports.report import Report
 from needlemap.stats.table_schema import plain_frame
 
 
-def to_pandas(report: Report, key: str = "") -> Any:
-    """A table, by default the first, as programs have it. Raises NeedlemapError without
-    pandas."""
-    tables = [table for table in report.all_tables if not key or table.key == key]
-    return plain_frame(tables[0].plain() if tables else [])
+def to_pandas(report: Report) -> Any:
+    """Return the first table as programs have it.
+
+    Raises NeedlemapError without pandas.
+    """
+    table = next(iter(report.all_tables), None)
+    return plain_frame(table.plain() if table else [])

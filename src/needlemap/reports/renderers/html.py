@@ -9,15 +9,17 @@ from html import escape
 from needlemap.reports.labels import SIGNS, typeset
 from needlemap.text.printing import is_unseen, printable
 
-_JOINERS = "\u200c\u200d"  # scripts and emoji need them
+# Scripts and emoji need them.
+_JOINERS = "\u200c\u200d"
 _ROLE = ' role="{}"'
 # Of an address in our own sentences; what ends a sentence is no part of it.
 _ADDRESS = re.compile(r"(https?://[^\s<>\"']*[^\s<>\"'.,;:)])")
-LONG = 1500  # characters, from which a text scrolls
+# Characters from which a text scrolls.
+LONG = 1500
 
 
 def visible(text: str) -> str:
-    """A text with what cannot be seen made visible."""
+    """Return a text with what cannot be seen made visible."""
     if text.isascii() and text.isprintable():
         return escape(text)
     return "".join(map(_letter, text))
@@ -30,9 +32,11 @@ def _letter(letter: str) -> str:
 
 
 def sentence_html(text: str) -> str:
-    """A text of ours as pages set it, its addresses as links."""
+    """Return a text of ours as pages set it, its addresses as links."""
     pieces = _ADDRESS.split(typeset(text))
-    return "".join(_link(piece) if at % 2 else visible(piece) for at, piece in enumerate(pieces))
+    return "".join(
+        _link(piece) if index % 2 else visible(piece) for index, piece in enumerate(pieces)
+    )
 
 
 def _link(address: str) -> str:
@@ -40,13 +44,13 @@ def _link(address: str) -> str:
 
 
 def verdict_sign(word: str) -> str:
-    """A word of a verdict with a sign, which tell it apart without and with colours."""
+    """Return a verdict's word with a sign, so that both tell it apart without colours."""
     shape = f'<span class="shape" aria-hidden="true">{SIGNS[word]}</span>'
     return f'<span class="word-of {word_class(word)}">{shape} {word}</span>'
 
 
 def word_class(word: str) -> str:
-    """The class of a verdict's word.
+    """Return the class of a verdict's word.
 
     >>> word_class("NOT ENOUGH DATA")
     'not-enough-data'
@@ -55,37 +59,37 @@ def word_class(word: str) -> str:
 
 
 def isolated(text: str) -> str:
-    """A name or value in line with our own words: it cannot turn their direction."""
+    """Return a name or value in line with our own words, whose direction it cannot turn."""
     return f"<bdi>{visible(text)}</bdi>"
 
 
 def soft(text: str) -> str:
-    """A paragraph beside what matters; nothing without a text."""
+    """Return a paragraph next to what matters; '' without a text."""
     return f'<p class="soft">{sentence_html(text)}</p>' if text else ""
 
 
 def prose(text: str) -> str:
-    """A block of somebody's text, in its own direction."""
-    reach = ' tabindex="0"' if len(text) > LONG else ""
-    said = visible(text) if text else '<span class="soft">(empty)</span>'
-    return f'<div class="prose" dir="auto"{reach}>{said}</div>'
+    """Return a block of somebody's text, in its own direction."""
+    focus = ' tabindex="0"' if len(text) > LONG else ""
+    shown = visible(text) if text else '<span class="soft">(empty)</span>'
+    return f'<div class="prose" dir="auto"{focus}>{shown}</div>'
 
 
 def listed(texts: Iterable[str]) -> str:
-    """Sentences, one below the other; nothing without any."""
+    """Return sentences, one below the other; '' without any."""
     lines = "".join(f"<li>{sentence_html(text.strip())}</li>" for text in texts)
     return f'<ul class="lines">{lines}</ul>' if lines else ""
 
 
 def fold(title: str, content: str, *, heading: bool = False, is_open: bool = False) -> str:
-    """HTML under a title that opens it."""
+    """Return HTML under a title that opens it."""
     shown = f"<h2>{visible(title)}</h2>" if heading else visible(title)
     state = " open" if is_open else ""
     return f'<details class="fold"{state}><summary>{shown}</summary>{content}</details>'
 
 
 def wide(label: str, content: str) -> str:
-    """HTML that may be wider than the screen: it scrolls by itself, and with the keys too."""
+    """Return HTML that may be wider than the screen: it scrolls by itself, also by keys."""
     name = escape(printable(label))
     return f'<div class="wide" tabindex="0" role="group" aria-label="{name}">{content}</div>'
 
@@ -98,29 +102,31 @@ def table(
     left: Iterable[int] = (),
     marks: Sequence[str] = (),
 ) -> str:
-    """A table of a head of texts and rows of HTML; the first cell of a row names it.
+    """Return a table of a head of texts and rows of HTML; the first cell of a row names it.
 
-    left: columns whose heads stand over words. marks: a class for each row. Where it reflows,
-    roles are named: it is no table to a browser any more where a narrow screen sets its cells
-    one below the other, each under its head.
+    left: columns whose heads stand over words. marks: a class for each row. If the table reflows,
+    roles are named: to a browser it is no table any more once a narrow screen sets its cells one
+    below the other, each under its head.
     """
-    over, reflows = set(left), "reflow" in kind.split()
+    left_columns, reflows = set(left), "reflow" in kind.split()
     role = _ROLE.format if reflows else "".format
     heads = "".join(
-        f'<th scope="col"{role("columnheader")}{_class("left" if at in over else "")}>'
+        f'<th scope="col"{role("columnheader")}{_class("left" if column in left_columns else "")}>'
         f"{isolated(text)}</th>"
-        for at, text in enumerate(head)
+        for column, text in enumerate(head)
     )
-    above = [f' data-head="{escape(printable(text))}"' if reflows else "" for text in head[1:]]
-    found = list(rows)
+    heads_of_cells = [
+        f' data-head="{escape(printable(text))}"' if reflows else "" for text in head[1:]
+    ]
+    body_rows = list(rows)
     body = "\n".join(
         f'<tr{role("row")}{_class(mark)}><th scope="row"{role("rowheader")}>{name}</th>'
         + "".join(
             f"<td{role('cell')}{head}{_class('' if cell else 'blank')}>{cell}</td>"
-            for head, cell in zip(above, cells, strict=True)
+            for head, cell in zip(heads_of_cells, cells, strict=True)
         )
         + "</tr>"
-        for (name, *cells), mark in zip(found, marks or [""] * len(found), strict=True)
+        for (name, *cells), mark in zip(body_rows, marks or [""] * len(body_rows), strict=True)
     )
     group = role("rowgroup")
     return (

@@ -10,7 +10,7 @@ from needlemap.reports.table import markdown_table, plain_markdown
 
 
 def to_markdown(report: Report) -> str:
-    """The verdict, what was asked, the tables, and the sentences as a list."""
+    """Return the verdict, what was asked, the tables, and the sentences as a list."""
     parts = [f"**{plain_markdown(report.last)}**"] if report.last else []
     parts.append(f"{report.kind}, {plain_markdown(report.title)}")
     for table in report.tables:
@@ -23,5 +23,5 @@ def to_markdown(report: Report) -> str:
 
 
 def write_markdown(report: Report, out: Path) -> Path:
-    """Write it; the path."""
+    """Write the file, and return its path."""
     return write_report(out, to_markdown(report).encode())

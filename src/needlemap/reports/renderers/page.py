@@ -33,13 +33,15 @@ def to_sheet(
     first: str = "table",
     comparison: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A report's sheet. views: what its names lead to on the page, as ["run", 3]. key, name:
-    of the sheet. rule: of effective length. first: what comes first, the table or the
-    curves."""
-    glance = [fact for fact in report.facts if fact.head]
-    verdict, folded = report.verdict, [each for each in report.all_tables if each.folded]
+    """Return a report's sheet.
+
+    views: what its names lead to on the page, e.g. ["run", 3]. key, name: of the sheet. rule: of
+    effective length. first: what comes first, the table or the curves.
+    """
+    headed_facts = [fact for fact in report.facts if fact.head]
+    verdict, folded = report.verdict, [table for table in report.all_tables if table.folded]
     headed = [table for table in report.tables if not table.folded]
-    tables = [_table(each, views) for each in report.all_tables if _is_drawn(each)]
+    tables = [_table(table, views) for table in report.all_tables if _is_drawn(table)]
     lines = report.sentences(without=[*folded, *headed])
     advice = [
         detail for table in headed for row in table.shown for detail in _not_in_cells(table, row)
@@ -55,7 +57,7 @@ def to_sheet(
         "first": first,
         "readings": [
             [fact.head, hidden(str(fact.value)), hidden(fact.note), "" if number else "main"]
-            for number, fact in enumerate(glance)
+            for number, fact in enumerate(headed_facts)
         ],
         "comparison": comparison,
         "chart": draw_chart(report, rule),
@@ -78,24 +80,24 @@ def _not_in_cells(table: Table, row: Row) -> Iterator[str]:
 
 
 def _is_drawn(table: Table) -> bool:
-    """Whether a table has rows to draw, or sentences to fold."""
+    """Return True if a table has rows to draw, or sentences to fold."""
     return bool(table.shown and (table.heads or table.folded))
 
 
 def _verdict(verdict: Verdict) -> list[str]:
-    """Its word, what it is said of, what that rests on, and what to do."""
-    rests = "; ".join(filter(None, (verdict.evidence, verdict.scope)))
-    return [verdict.word, *map(hidden, (verdict.claim, rests, verdict.next))]
+    """Return a verdict's word, its claim, what that rests on, and what to do."""
+    basis = "; ".join(filter(None, (verdict.evidence, verdict.scope)))
+    return [verdict.word, *map(hidden, (verdict.claim, basis, verdict.next))]
 
 
 def _table(table: Table, views: Views) -> dict[str, Any]:
     shown = table.heads
     rows = zip(table.shown, table.labels(shown), strict=True) if shown else ()
     details = [line for row in table.shown for line in row.details] if table.folded else []
-    more = {"title": table.title, "folded": table.folded, "after": hidden(table.after)}
+    texts = {"title": table.title, "folded": table.folded, "after": hidden(table.after)}
     return {
         "head": [_head(column.head) for column in shown],
-        **{name: value for name, value in more.items() if value},
+        **{name: value for name, value in texts.items() if value},
         **({"lines": list(map(hidden, details))} if details else {}),
         "rows": [
             {
@@ -108,45 +110,48 @@ def _table(table: Table, views: Views) -> dict[str, Any]:
 
 
 def _head(text: str) -> str:
-    """With a capital letter; a sign, as n and p, stays as it is."""
+    """Return a text with a capital letter; a sign, e.g. n and p, stays as it is."""
     return text[0].upper() + text[1:] if len(text) > 1 else text
 
 
 def _cells(columns: Sequence[Column], row: Row, cells: Sequence[str]) -> list[Any]:
-    """A name, then texts: scores with the share that colours them, others than numbers as
-    words."""
+    """Return a name, then texts: scores with the share that colours them, words as words."""
     name, *rest = map(hidden, cells)
     shown = list[Any]([name])
     for column, cell in zip(columns[1:], rest, strict=True):
-        coloured = share(column.value(row)) if column.unit is SCORE else None
-        shown.append([cell, coloured, *_kind(column)])
+        colour_share = share(column.value(row)) if column.unit is SCORE else None
+        shown.append([cell, colour_share, *_kind(column)])
     return shown
 
 
 def _kind(column: Column) -> list[str]:
-    """How a cell is set: numbers to the right, words to the left, sentences with room."""
+    """Return how a cell is set: numbers to the right, words to the left, sentences with room."""
     if column.unit is SENTENCE:
         return ["sentence words"]
     return [] if column.unit.number else ["words"]
 
 
 def mean_columns(means: Iterable[ClusterMean | Mean | None]) -> Columns:
-    """A row a mean, null and n of 0 where there is none; means over families have no n."""
-    found = list(means)
-    rows = {
-        name: [share(getattr(mean, name, None)) for mean in found]
-        for name in ("score", "low", "high")
-    }
-    return {**rows, "n": [0 if mean is None else getattr(mean, "n", None) for mean in found]}
+    """Return a row a mean, null and n of 0 if there is none.
+
+    Means over families have no n.
+    """
+    columns: Columns = {"score": [], "low": [], "high": [], "n": []}
+    for mean in means:
+        for name in ("score", "low", "high"):
+            columns[name].append(share(getattr(mean, name, None)))
+        columns["n"].append(0 if mean is None else getattr(mean, "n", None))
+    return columns
 
 
 def share(value: float | None, digits: int = 6) -> float | None:
-    """A share, or another small number, to so many decimals; None stays None."""
+    """Return a share, or another small number, to so many decimals; None stays None."""
     return None if value is None else round(value, digits)
 
 
 def tokens_of(effective: Effective) -> int | None:
-    """An effective length, where it is a length that was tested."""
+    """Return an effective length if it is a length that was tested, or None."""
     value = effective.value
-    known = effective.rule.kind != "auc" and value is not None and isfinite(value) and value > 0
-    return round(value) if known and value is not None else None
+    if effective.rule.kind == "auc" or value is None:
+        return None
+    return round(value) if isfinite(value) and value > 0 else None

@@ -16,30 +16,35 @@ from needlemap.reports.report import SENTENCE, Column, Fact, Parts, Report, Tabl
 from needlemap.stats.verdicts import Word
 from needlemap.text import printable, show
 
-WIDTH = 80  # at least
+# At least so many letters.
+WIDTH = 80
 Block = str | Grid
 
 
 def show_report(report: Report) -> None:
-    """Print it. On a terminal sentences are broken between words: it breaks them anywhere."""
-    console, seen = Console(highlight=False), sys.stdout.isatty()
+    """Print a report.
+
+    On a terminal sentences are broken between words: it would break them anywhere.
+    """
+    console = Console(highlight=False)
+    is_terminal = sys.stdout.isatty()
     heat, width = report.heat, console.width
-    if heat and (seen or heat.anywhere):
+    if heat and (is_terminal or heat.anywhere):
         console.print(terminal_map(heat.map, palette=heat.palette))
-    if heat and not seen:
+    if heat and not is_terminal:
         show(plain_summary(heat.map), end="")
     console.width = max(WIDTH, width)
     for block in _blocks(report):
         if isinstance(block, Grid):
             _print(console, block)
             continue
-        coloured = seen and report.verdict is not None and block == report.last
+        is_verdict = is_terminal and report.verdict is not None and block == report.last
         for line in block.split("\n"):
-            said = "\n".join(broken(line, width) if seen else [line])
-            if coloured and report.verdict:
-                console.print(_with_word(said, report.verdict.word), soft_wrap=True)
+            text = "\n".join(broken(line, width) if is_terminal else [line])
+            if is_verdict and report.verdict:
+                console.print(_with_word(text, report.verdict.word), soft_wrap=True)
             else:
-                show(said)
+                show(text)
 
 
 # Colours that are told apart on dark and light grounds; the words tell it without them.
@@ -53,7 +58,7 @@ STYLES: dict[Word, str] = {
 
 
 def _with_word(line: str, word: Word) -> Text:
-    """A verdict's line with its word in colour."""
+    """Return a verdict's line with its word in colour."""
     shown = Text(printable(line))
     if line.startswith(word):
         shown.stylize(STYLES[word], 0, len(word))
@@ -61,9 +66,11 @@ def _with_word(line: str, word: Word) -> Text:
 
 
 def to_text(report: Report, width: int = WIDTH) -> str:
-    """The same as text."""
-    console = Console(file=(text := StringIO()), width=width, color_system=None, highlight=False)
-    text.write(plain_summary(report.heat.map) if report.heat else "")
+    """Return a report as text."""
+    text = StringIO()
+    console = Console(file=text, width=width, color_system=None, highlight=False)
+    if report.heat:
+        text.write(plain_summary(report.heat.map))
     for block in _blocks(report):
         if isinstance(block, Grid):
             _print(console, block)
@@ -73,11 +80,12 @@ def to_text(report: Report, width: int = WIDTH) -> str:
 
 
 def _blocks(report: Report) -> Iterator[Block]:
-    """The blocks of the text, from top to bottom."""
-    shown = [block for part in report.parts for block in _of_part(part)]
-    if shown and not report.last and shown[-1] == "":
-        del shown[-1]  # nothing comes behind the last table
-    yield from shown
+    """Yield the blocks of the text, from top to bottom."""
+    blocks = [block for part in report.parts for block in _of_part(part)]
+    # Nothing comes behind the last table.
+    if blocks and not report.last and blocks[-1] == "":
+        del blocks[-1]
+    yield from blocks
     if report.last:
         yield report.last
 
@@ -90,16 +98,20 @@ def _of_part(part: Fact | Table | Parts) -> Iterator[Block]:
 
 
 def _of_table(table: Table) -> Iterator[Block]:
-    """Its title, its rows under their heads, what more is to be said of rows; then a
-    blank line, if it has heads or a last line."""
+    """Yield a table's title, its rows under their heads, and their details.
+
+    A blank line follows, if it has heads or a last line.
+    """
     if not table.shown:
         return
     if table.title:
         yield table.title
     shown = [column for column in table.heads if not column.wide]
     if shown:
-        whole = all(each.unit is not SENTENCE for each in shown)
-        yield _grid([(each, each.unit.number) for each in shown], table.labels(shown), whole)
+        is_whole = all(column.unit is not SENTENCE for column in shown)
+        yield _grid(
+            [(column, column.unit.number) for column in shown], table.labels(shown), is_whole
+        )
     for detail in (detail for row in table.shown for detail in row.details):
         yield f"\n{detail}" if shown else detail
     if table.after:
@@ -109,7 +121,7 @@ def _of_table(table: Table) -> Iterator[Block]:
 
 
 def _print(console: Console, grid: Grid) -> None:
-    """Print rows; those that may not be broken whole, in a console of any width."""
+    """Print rows. Those that may not be broken are printed whole, in a console of any width."""
     width = console.width
     if all(column.no_wrap for column in grid.columns):
         console.width = max(width, _wide(grid))
@@ -118,7 +130,7 @@ def _print(console: Console, grid: Grid) -> None:
 
 
 def _wide(grid: Grid) -> int:
-    """Letters of a row."""
+    """Return the letters of a row."""
     return sum(
         2 + max(map(cell_len, [str(column.header), *map(str, column.cells)]), default=0)
         for column in grid.columns
@@ -128,8 +140,10 @@ def _wide(grid: Grid) -> int:
 def _grid(
     columns: Iterable[tuple[Column, bool]], rows: Iterable[Sequence[str]], whole: bool = False
 ) -> Grid:
-    """Rows under heads. columns: and whether each is set to the right. whole: whether no cell
-    is broken into lines."""
+    """Return rows under heads.
+
+    columns: each with whether it is set to the right. whole: whether no cell is broken into lines.
+    """
     grid = Grid(box=None, pad_edge=False)
     for column, right in columns:
         justify: JustifyMethod = "right" if right else "left"
@@ -140,5 +154,8 @@ def _grid(
 
 
 def _cell(text: str) -> Text:
-    """A stranger's text as it is, in one line: neither rich's markup nor control sequences."""
+    """Return a stranger's text as it is, in one line.
+
+    Neither rich's markup nor control sequences have an effect in it.
+    """
     return Text(printable(text, line=True))

@@ -1,19 +1,18 @@
-"""`ab` from start to end: two arms get the same prompts, block by block in random order, until a
-verdict.
+"""Run `ab` from start to end: send two arms the same prompts, block by block in random order, until
+a verdict.
 
-Each arm is a family of the run's folder for each family of the preset, and the reference one more,
-`again`:
-it is asked twice, so that it is seen how much it differs from itself. A haystack has one length and
-few depths, and there are many, as each is one bet of the verdict (`arms.py`). If the verdict ends
-the asking, each has one depth, in turn: a second prompt behind the same text would make the bet
-hardly better, and cost as much. A family or length that the reference mostly gets wrong is not
-asked further. The seed is drawn for the ab, so that no cache of before answers its prompts.
+Each arm is a family of the run's folder for each family of the preset. The reference has one more,
+`again`: it is asked twice, which shows how much it differs from itself. A haystack has one length
+and few depths, and there are many haystacks, because each is one bet of the verdict (`arms.py`). If
+the verdict ends the asking, each has one depth, in turn: a second prompt after the same text would
+hardly improve the bet, and would cost as much. A family or length that the reference mostly gets
+wrong is not asked further. The seed is drawn for the ab, so that no older cache answers.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -45,21 +44,36 @@ from needlemap.stats.tested import is_untested
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import Resolved, resolve
 
-MOST = 20_000  # pairs, where nothing else ends it
-PAIRS = 200  # without --until
-SALT = "cache_salt"  # vLLM's request field: prompts of other salts share no cache
-_PART = 16  # a block is this part of what was asked before, so that whatever drifts meets both arms
-YARDSTICK = 100  # haystacks of a family that the reference is asked twice of; then one in four
-AGAINS = 3  # times that a lost answer is asked for again, behind one block each
+# Pairs if nothing else ends it.
+MOST = 20_000
+# Pairs without --until.
+PAIRS = 200
+# vLLM's request field: prompts of other salts share no cache.
+SALT = "cache_salt"
+# A block is this part of what was asked before, so that whatever drifts meets both arms.
+_PART = 16
+# Haystacks of a family that the reference is asked twice of; after them one in four.
+YARDSTICK = 100
+YARDSTICK_STEP = 4
+# Times that a lost answer is asked for again, after one block each.
+AGAINS = 3
 Settle = Callable[[dict[str, Any]], Mapping[str, Chosen]]
 
 
 @dataclass(frozen=True, slots=True)
 class AbOptions:
-    """What an ab is asked to do. arms: the reference, and the other. settle: what flags choose.
-    margin: in points. pairs: the most that are asked; decided: whether a verdict ends it before.
-    weigh: whether the reference's answers are also given to both arms, to be weighed. scope: what
-    the verdict is to hold for."""
+    """What an ab is asked to do.
+
+    Attributes:
+        arms: The reference, and the other arm.
+        flags: Settings of both models and the limits.
+        settle: Returns what flags choose.
+        margin: The largest loss that is accepted, in points.
+        pairs: The most pairs that are asked.
+        decided: Whether a verdict ends the asking before that.
+        weigh: Whether the reference's answers are also given to both arms, to be weighed.
+        scope: What the verdict is to hold for.
+    """
 
     arms: tuple[Arm, Arm]
     flags: Mapping[str, Any]
@@ -87,61 +101,74 @@ class AbOptions:
 
 @dataclass(slots=True)
 class Ab:
-    """An ab on disk. seed: fixes all prompts. ways: for each arm and `again`, by the preset's
-    families, what its settings come to; weighing: the same where given answers are weighed, if they
-    are."""
+    """An ab on disk.
+
+    Attributes:
+        asked: What it is asked to do.
+        folder: Its folder, with all families.
+        seed: Fixes all prompts.
+        ways: For each arm and `again`, the settings of the preset's families, resolved.
+        weighing: The same for answers that are given to be weighed; {} if none are.
+    """
 
     asked: AbOptions
     folder: Families
     seed: int
     ways: Mapping[str, Mapping[str, Resolved]]
     weighing: Mapping[str, Mapping[str, Resolved]]
-    _read: dict[str, RunFolder] = field(default_factory=dict)
+    _folders: dict[str, RunFolder] = field(default_factory=dict)
 
     @classmethod
     def of(cls, asked: AbOptions, path: Path | None = None) -> Ab:
-        """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
-        NeedlemapError where it holds another, or arms would get other prompts."""
+        """Start an ab, or resume the one in the folder.
+
+        path: the folder; None for a fresh one. Raises NeedlemapError if the folder holds another
+        ab, or the arms would be sent other prompts.
+        """
         before = read_ab(path) if path and AB.is_in(path) else None
         seed = before.seed if before else _typed_seed(asked, randbits(SEED_BITS))
         ways = {arm.name: _resolved(asked, arm, seed, arm.name) for arm in asked.arms}
         first = next(iter(ways.values()))
         ways[AGAIN] = _resolved(asked, asked.arms[0], seed, AGAIN) if _salt(asked) else first
-        own = {"scorer": "logprob", "scorer_options": {}}
-        weighing = {
-            arm: {
-                name: resolve(each.settings.model_copy(update=own))
-                for name, each in families.items()
-            }
-            for arm, families in (ways.items() if asked.weigh else ())
-        }
-        names = tuple(f"{arm}-{family}" for arm in ways for family in first)
-        names += tuple(f"{arm}-{family}{WEIGHED}" for arm in weighing for family in first)
+        weighing = {}
+        if asked.weigh:
+            weighing = {arm: _weighing(families) for arm, families in ways.items()}
+        names = [f"{arm}-{family}" for arm in ways for family in first]
+        names += [f"{arm}-{family}{WEIGHED}" for arm in weighing for family in first]
         path = path or fresh_folder(next(iter(first.values())).settings, "ab")
-        made = cls(asked, Families(path, "ab", names), seed, ways, weighing)
+        ab = cls(
+            asked,
+            Families(path, "ab", tuple(names)),
+            seed=seed,
+            ways=ways,
+            weighing=weighing,
+        )
         if before is not None:
-            _check_fixed(made, before)
-        made.check_prompts()
-        return made
+            _check_fixed(ab, before)
+        ab.check_prompts()
+        return ab
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The preset's families, by name."""
+        """Return the names of the preset's families."""
         return tuple(self.first)
 
     @property
     def first(self) -> Mapping[str, Resolved]:
-        """The reference's families, by name."""
+        """Return the reference's families, by name."""
         return self.ways[self.asked.arms[0].name]
 
     def grids(self) -> list[tuple[list[int], list[float]]]:
-        """Lengths and depths of each family."""
-        return [(list(each.grid.lengths), list(each.grid.depths)) for each in self.first.values()]
+        """Return the lengths and depths of each family."""
+        return [
+            (list(resolved.grid.lengths), list(resolved.grid.depths))
+            for resolved in self.first.values()
+        ]
 
     @property
     def depths(self) -> int:
-        """Prompts of one haystack of each family, together."""
-        return sum(len(self.depths_of(each.grid, 0)) for each in self.first.values())
+        """Return the prompts of one haystack of each family, together."""
+        return sum(len(self.depths_of(resolved.grid, 0)) for resolved in self.first.values())
 
     def depths_of(self, grid: Grid, number: int) -> tuple[float, ...]:
         """Return the depths of one haystack: all, or one in turn if a verdict ends the asking."""
@@ -152,55 +179,58 @@ class Ab:
 
     def untested(self) -> dict[str, frozenset[int]]:
         """Return the lengths, by family, of which the reference gets under half right."""
-        name, untested = self.asked.arms[0].name, {}
-        for family, resolved in self.first.items():
-            lengths = resolved.grid.lengths
-            scores = defaultdict[int, list[float]](list)
-            for record in self.records(name, family):
-                if record.score is not None:
-                    scores[record.length_tokens].append(record.score)
-            every = [score for part in scores.values() for score in part]
-            untested[family] = frozenset(
-                length
-                for length in lengths
-                if is_untested(len(every), sum(every))
-                or is_untested(len(scores[length]), sum(scores[length]))
-            )
-        return untested
+        return {
+            family: self._untested_lengths(family, resolved.grid.lengths)
+            for family, resolved in self.first.items()
+        }
+
+    def _untested_lengths(self, family: str, lengths: Sequence[int]) -> frozenset[int]:
+        scores = defaultdict[int, list[float]](list)
+        for record in self.records(self.asked.arms[0].name, family):
+            if record.score is not None:
+                scores[record.length_tokens].append(record.score)
+        all_scores = [score for part in scores.values() for score in part]
+        if is_untested(len(all_scores), sum(all_scores)):
+            return frozenset(lengths)
+        return frozenset(
+            length for length in lengths if is_untested(len(scores[length]), sum(scores[length]))
+        )
 
     @property
     def haystacks(self) -> int:
-        """Haystacks of each family that are asked at most."""
+        """Return the most haystacks of each family that are asked."""
         return ceil(self.asked.pairs / self.depths)
 
     @property
     def most_pairs(self) -> int:
-        """Pairs that are asked at most: haystacks are asked whole."""
+        """Return the most pairs that are asked, as haystacks are asked whole."""
         return self.haystacks * self.depths
 
     def experiment(
         self, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False
     ) -> Experiment:
-        """The trials of some haystacks: each has one of the lengths, in turn. A prompt that an
-        earlier haystack came to, too, is that one's: asked for again in another, an answer that
-        was lost would stand beside none of the other arm. weigh: those that the reference
-        answered, with that answer as the one to weigh."""
+        """Return the trials of some haystacks, each of which has one of the lengths, in turn.
+
+        A prompt that an earlier haystack came to as well counts for that one. Asked for again in
+        another one, an answer that was lost would have no partner in the other arm. weigh: only
+        those that the reference answered, with that answer as the one to weigh.
+        """
         resolved = (self.weighing if weigh else self.ways)[arm][family]
         lengths = resolved.grid.lengths
-        each = [
-            (number, Grid((lengths[number % len(lengths)],), self.depths_of(resolved.grid, number)))
-            for number in numbers
-        ]
-        made = replace(prepare_haystacks(resolved, each), grid=resolved.grid)
+        grids = []
+        for number in numbers:
+            depths = self.depths_of(resolved.grid, number)
+            grids.append((number, Grid((lengths[number % len(lengths)],), depths)))
+        experiment = replace(prepare_haystacks(resolved, grids), grid=resolved.grid)
         if weigh:
-            return with_answers(made, self.records(self.asked.arms[0].name, family))
-        stands = {record.key: place_of(record) for record in self.records(arm, family)}
-        own = [
+            return with_answers(experiment, self.records(self.asked.arms[0].name, family))
+        places = {record.key: place_of(record) for record in self.records(arm, family)}
+        trials = [
             trial
-            for trial in made.trials
-            if trial.key not in stands or stands[trial.key] >= places_of(trial)[0]
+            for trial in experiment.trials
+            if trial.key not in places or places[trial.key] >= places_of(trial)[0]
         ]
-        return replace(made, trials=tuple(own))
+        return replace(experiment, trials=tuple(trials))
 
     def tested(
         self, family: str, numbers: Iterable[int], untested: Mapping[str, Collection[int]]
@@ -210,19 +240,20 @@ class Ab:
         return [number for number in numbers if lengths[number % len(lengths)] not in left_out]
 
     def check_prompts(self) -> None:
-        """Raises SettingsError where the arms would not be asked the same."""
+        """Raise SettingsError if the arms would not be sent the same prompts."""
         reference, other = (arm.name for arm in self.asked.arms)
         for family in self.families:
-            both = (self.experiment(arm, family, [0]).trials for arm in (reference, other))
-            if not all(asks_same(one.prompt, two.prompt) for one, two in zip(*both, strict=True)):
-                raise SettingsError(
-                    f"'{reference}' and '{other}' would get other prompts: their vocabularies or "
-                    f"templates "
-                    f"differ. Give one --tokenizer and one --template for both."
-                )
+            reference_trials = self.experiment(reference, family, [0]).trials
+            other_trials = self.experiment(other, family, [0]).trials
+            for first, second in zip(reference_trials, other_trials, strict=True):
+                if not asks_same(first.prompt, second.prompt):
+                    raise SettingsError(
+                        f"'{reference}' and '{other}' would get other prompts: their vocabularies "
+                        "or templates differ. Give one --tokenizer and one --template for both."
+                    )
 
     def begin(self) -> None:
-        """Make the folder. Raises NeedlemapError where it holds something else."""
+        """Make the folder. Raises NeedlemapError if it holds something else."""
         begin_families(self.folder.path, self.folder.suite, self.folder.names)
         if not AB.is_in(self.folder.path):
             self.keep({})
@@ -230,7 +261,7 @@ class Ab:
             raise begun_meanwhile(self.folder.path)
 
     def keep(self, findings: Mapping[str, Any]) -> None:
-        """Write ab.json."""
+        """Write ab.json. findings: what was found, as its document has it."""
         file = AbFile(
             seed=self.seed,
             margin=self.asked.margin,
@@ -244,74 +275,91 @@ class Ab:
         AB.write(self.folder.path, file)
 
     def trios(self) -> list[ArmTrial]:
-        """All that was asked so far."""
+        """Return all that was asked so far."""
         arms = [*(arm.name for arm in self.asked.arms), AGAIN]
         kinds = [(arm, kind) for kind in ("", WEIGHED) for arm in arms]
-        found = {
-            name: [self.records(arm, f"{name}{kind}") for arm, kind in kinds]
-            for name in self.families
-        }
-        return trios(found)
+        return trios(
+            {
+                family: [self.records(arm, f"{family}{kind}") for arm, kind in kinds]
+                for family in self.families
+            }
+        )
 
     def judged(self) -> ArmsLoss:
-        """What the answers so far come to."""
-        asked = self.asked
-        margin = asked.margin / 100
-        return judge_arms(self.trios(), margin, wanted=asked.scope, stops=asked.decided)
+        """Return what the answers so far come to."""
+        return judge_arms(
+            self.trios(),
+            self.asked.margin / 100,
+            wanted=self.asked.scope,
+            stops=self.asked.decided,
+        )
 
     def records(self, arm: str, family: str) -> list[Record]:
-        """What one arm was asked of one family so far."""
+        """Return the records of one arm's family so far."""
         name = f"{arm}-{family}"
-        folder = self._read.setdefault(name, RunFolder(self.folder.folder(name), Kept.RECORDS))
+        if name not in self._folders:
+            self._folders[name] = RunFolder(self.folder.folder(name), Kept.RECORDS)
+        folder = self._folders[name]
         return latest_records(folder.records()) if folder.exists else []
 
 
+def _weighing(families: Mapping[str, Resolved]) -> dict[str, Resolved]:
+    """Return families in which answers are given to be weighed."""
+    changes = {"scorer": "logprob", "scorer_options": {}}
+    return {
+        name: resolve(family.settings.model_copy(update=changes))
+        for name, family in families.items()
+    }
+
+
 def _typed_seed(asked: AbOptions, seed: int) -> int:
-    """The seed that was typed, else this one. Raises SettingsError."""
+    """Return the seed that was typed, or else this one. Raises SettingsError."""
     return checked({"seed": asked.flags.get("seed", seed)}, COMMAND).seed
 
 
 def _salt(asked: AbOptions) -> str:
-    """What keeps a server's cached prefixes apart, if the user sends it."""
+    """Return what keeps a server's cached prefixes apart, if the user sends it."""
     return str(asked.flags.get("request", {}).get(SALT, ""))
 
 
 def _resolved(asked: AbOptions, arm: Arm, seed: int, name: str) -> dict[str, Resolved]:
-    """One arm's families, under a salt of their own. Raises SettingsError."""
+    """Return one arm's families, under a salt of their own. Raises SettingsError."""
     flags = {**asked.flags, "model": arm.model, "label": arm.name, "seed": seed, "canary": False}
     flags = keeping_logprobs(arm.model) | flags
     if not backend_or_default(arm.model.partition("/")[0]).streams:
-        flags.pop("stream", None)  # the other arm's: an answer is the same however it is sent
+        # It is for the other arm: an answer is the same however it is sent.
+        flags.pop("stream", None)
     if arm.base_url:
         flags["base_url"] = arm.base_url
-    if salt := _salt(asked):
+    salt = _salt(asked)
+    if salt:
         flags["request"] = {**flags["request"], SALT: f"{salt}-{name}"}
-    found = {}
-    for rank, (name, settings) in enumerate(only_model(asked.settle(flags)).families.items()):
+    families = {}
+    for rank, (task_name, settings) in enumerate(only_model(asked.settle(flags)).families.items()):
         if settings.mode in GRID_MODES or settings.seek is not None or settings.until:
             raise SettingsError("ab asks haystacks one by one: leave mode, seek and until out.")
         if settings.order == "listed":
             raise SettingsError(
                 "ab wants many haystacks, and documents as listed make one. Set order: shuffled"
             )
-        family = name or settings.task
+        family = task_name or settings.task
         if not NAME.fullmatch(family):
             raise SettingsError(
                 f"Family '{family}' cannot be an ab's: use letters, digits, '_' and '.'."
             )
-        found[family] = resolve(
-            settings.model_copy(update={"seed": seed + rank})
-        )  # haystacks of its own
-        if found[family].ready:
+        # Each family has haystacks of its own.
+        resolved = resolve(settings.model_copy(update={"seed": seed + rank}))
+        families[family] = resolved
+        if resolved.ready:
             raise SettingsError(
                 f"Task '{settings.task}' has prompts of its own, and ab makes fresh ones."
             )
-    return found
+    return families
 
 
-def _check_fixed(made: Ab, before: AbFile) -> None:
-    """Raises NeedlemapError where a folder's ab is another one."""
-    asked, path = made.asked, made.folder.path
+def _check_fixed(ab: Ab, before: AbFile) -> None:
+    """Raise NeedlemapError if a folder's ab is another one."""
+    asked, path = ab.asked, ab.folder.path
     if before.margin != asked.margin:
         raise NeedlemapError(
             f"'{path}' has a margin of {before.margin:g} points, fixed beforehand. Type --margin "
@@ -322,19 +370,25 @@ def _check_fixed(made: Ab, before: AbFile) -> None:
         raise NeedlemapError(
             f"'{path}' has the arms {names}. Type these, or give another folder with -o."
         )
-    if before.grids != made.grids() or _typed_seed(asked, before.seed) != before.seed:
+    if before.grids != ab.grids() or _typed_seed(asked, before.seed) != before.seed:
         raise NeedlemapError(
             f"'{path}' has other lengths, depths or seed. Give another folder with -o."
         )
 
 
 class ArmsInBlocks:
-    """Asks all arms block by block, in random order, until a verdict, a limit, or an arm that
-    stops answering. Its models have the arms' names, and `make` says how they
-    are made.
+    """An ab that asks all arms block by block, in random order.
 
-    tell: is called with the verdict after each block. stopped: the reason if some trials were
-    not asked.
+    It ends with a verdict, a limit, or an arm that stops answering.
+
+    Attributes:
+        ab: The ab on disk.
+        stopped: Why some trials were not asked; '' if all were.
+
+    Args:
+        observer: Shown how each family is asked.
+        tell: Called with the verdict after each block.
+        make: By arm, how its model is made.
     """
 
     def __init__(
@@ -344,11 +398,15 @@ class ArmsInBlocks:
         tell: Callable[[ArmsLoss], None],
         make: Mapping[str, MakeModel] | None = None,
     ) -> None:
+        self.ab = ab
+        self.tell = tell
+        self.stopped = ""
         self._campaign = Campaign(map(ab.folder.folder, ab.folder.names), make, observer)
-        self.ab, self.tell, self.stopped = ab, tell, ""
-        self._limited = False
-        self._failing = {arm.name: Failures(gone=ARM_GONE) for arm in ab.asked.arms}
+        self._is_limited = False
+        self._failures = {arm.name: Failures(gone=ARM_GONE) for arm in ab.asked.arms}
+        # By arm, why it answers no more.
         self._gone = dict[str, str]()
+        # By arm, family and haystack, how often lost answers were asked for again.
         self._again = Counter[tuple[str, str, int]]()
 
     async def run(self) -> list[ArmTrial]:
@@ -356,81 +414,99 @@ class ArmsInBlocks:
         self.ab.begin()
         async with self._campaign:
             try:
-                await self._blocks()
-            except LimitReached as error:  # while prompts were built
-                self._limited, self.stopped = True, str(error)
-        arms = [arm.name for arm in self.ab.asked.arms]
-        if len(self._gone) == len(arms):
+                await self._ask_blocks()
+            except LimitReached as error:
+                # While prompts were built.
+                self._stop_at_limit(error)
+        if len(self._gone) == len(self.ab.asked.arms):
             raise NeedlemapError(f"No arm answers. {self._why_gone()}")
         return self.ab.trios()
 
-    def _why_gone(self) -> str:
-        """What every arm ended with, in the arms' order, said once where it is the same."""
-        gone = {arm.name: self._gone[arm.name] for arm in self.ab.asked.arms}
-        reasons = set(gone.values())
-        if len(reasons) == 1:
-            return f"{' and '.join(gone)}: {reasons.pop()}"
-        return " ".join(f"{arm}: {why}" for arm, why in gone.items())
+    def _stop_at_limit(self, reason: object) -> None:
+        self.stopped = str(reason)
+        self._is_limited = True
 
-    async def _blocks(self) -> None:
+    def _why_gone(self) -> str:
+        """Return why each arm ended, in the arms' order, once if the reason is the same."""
+        reasons = {arm.name: self._gone[arm.name] for arm in self.ab.asked.arms}
+        if len(set(reasons.values())) == 1:
+            (reason,) = set(reasons.values())
+            return f"{' and '.join(reasons)}: {reason}"
+        return " ".join(f"{arm}: {reason}" for arm, reason in reasons.items())
+
+    async def _ask_blocks(self) -> None:
         ab = self.ab
-        arms = [*(arm.name for arm in ab.asked.arms), AGAIN]
         number = first_open(ab)
-        self.tell(judged := ab.judged())
+        loss = ab.judged()
+        self.tell(loss)
         while number < ab.haystacks and not self.stopped:
-            if ab.asked.decided and _ends(judged):
+            if ab.asked.decided and _ends(loss):
                 break
-            stop = min(ab.haystacks, number + self._size(number))
-            await self._ask_again(range(number))
+            await self._ask_lost_again(range(number))
             untested = ab.untested()
-            if all(untested[name] == set(each.grid.lengths) for name, each in ab.first.items()):
+            if all(
+                untested[name] == set(resolved.grid.lengths) for name, resolved in ab.first.items()
+            ):
                 reference = ab.asked.arms[0].name
                 self.stopped = f"'{reference}' gets under half of the prompts right everywhere"
                 break
-            for family in ab.families:
-                order = list(arms)
-                Random(f"{ab.seed}:{number}:{family}").shuffle(order)
-                numbers = ab.tested(family, range(number, stop), untested)
-                for arm in order:
-                    await self._ask_arm(arm, family, numbers)
-                for arm in order if ab.weighing else ():
-                    await self._ask_arm(arm, family, numbers, weigh=True)
+            stop = min(ab.haystacks, number + self._block_size(number))
+            await self._ask_block(range(number, stop), untested)
             number = stop
-            judged = ab.judged()
-            if number == ab.haystacks or (ab.asked.decided and _ends(judged)):
-                while not self.stopped and (await self._ask_again(range(number))):
-                    judged = ab.judged()
-            self.tell(judged)
+            loss = ab.judged()
+            if number == ab.haystacks or (ab.asked.decided and _ends(loss)):
+                while not self.stopped and await self._ask_lost_again(range(number)):
+                    loss = ab.judged()
+            self.tell(loss)
 
-    async def _ask_again(self, numbers: range) -> bool:
-        """Ask again for the answers that one arm lost, at most AGAINS times each. Returns
-        whether there were any. Time-outs alone must not make a difference between two arms."""
-        ab, found = self.ab, False
-        for family in ab.families:
-            for arm in ab.asked.arms:
-                lost = {each.repeat for each in ab.records(arm.name, family) if not each.scored}
-                wanted = [
-                    number
-                    for number in sorted(lost & set(numbers))
-                    if self._again[arm.name, family, number] < AGAINS
-                ]
-                if not wanted or self._limited or arm.name in self._gone:
-                    continue
-                found = True
-                self._again.update((arm.name, family, number) for number in wanted)
-                name = f"{arm.name}-{family}"
-                made = ab.experiment(arm.name, family, wanted)
-                session = Session.open(made, ab.folder.folder(name))
-                outcome = await FullGrid(session).ask(self._campaign, name, arm.name)
-                if outcome is not None and outcome.stopped:
-                    self._limited, self.stopped = True, str(outcome.stopped)
-        return found
-
-    def _size(self, number: int) -> int:
-        """Haystacks of a block: a part of those before, and as many as keep all requests busy."""
+    async def _ask_block(self, numbers: range, untested: Mapping[str, Collection[int]]) -> None:
+        """Ask all arms some haystacks of each family, in an order that the seed fixes."""
         ab = self.ab
+        arms = [*(arm.name for arm in ab.asked.arms), AGAIN]
+        for family in ab.families:
+            order = list(arms)
+            Random(f"{ab.seed}:{numbers.start}:{family}").shuffle(order)
+            tested = ab.tested(family, numbers, untested)
+            for arm in order:
+                await self._ask_arm(arm, family, tested)
+            if ab.weighing:
+                for arm in order:
+                    await self._ask_arm(arm, family, tested, weigh=True)
+
+    async def _ask_lost_again(self, numbers: range) -> bool:
+        """Ask again for the answers that one arm lost, at most AGAINS times each.
+
+        Time-outs alone must not make a difference between two arms. Returns True if there were any.
+        """
+        has_asked = False
+        for family in self.ab.families:
+            for arm in self.ab.asked.arms:
+                lost = self._lost(arm.name, family, numbers)
+                if not lost or self._is_limited or arm.name in self._gone:
+                    continue
+                has_asked = True
+                self._again.update((arm.name, family, number) for number in lost)
+                experiment = self.ab.experiment(arm.name, family, lost)
+                outcome = await self._ask(f"{arm.name}-{family}", arm.name, experiment)
+                if outcome is not None and outcome.stopped:
+                    self._stop_at_limit(outcome.stopped)
+        return has_asked
+
+    def _lost(self, arm: str, family: str, numbers: Iterable[int]) -> list[int]:
+        """Return the haystacks of which an arm's answers were lost and may be asked for again."""
+        lost = {record.repeat for record in self.ab.records(arm, family) if not record.scored}
+        return [
+            number
+            for number in sorted(lost.intersection(numbers))
+            if self._again[arm, family, number] < AGAINS
+        ]
+
+    def _block_size(self, number: int) -> int:
+        """Return the haystacks of a block: a part of those before, and as many as keep all
+        requests busy."""
         sizes = [
-            ceil(each.workers / len(ab.depths_of(each.grid, 0))) for each in ab.ways[AGAIN].values()
+            ceil(resolved.workers / len(self.ab.depths_of(resolved.grid, 0)))
+            for resolved in self.ab.ways[AGAIN].values()
         ]
         return max(number // _PART, *sizes)
 
@@ -438,72 +514,103 @@ class ArmsInBlocks:
         self, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False
     ) -> None:
         """Ask one arm one family's haystacks, unless a limit was met or it answers no more."""
-        wanted = [
-            number for number in numbers if arm != AGAIN or number < YARDSTICK or number % 4 == 0
-        ]
-        if not wanted or self._limited or self._server(arm) in self._gone:
+        numbers = list(numbers)
+        if arm == AGAIN:
+            numbers = [
+                number for number in numbers if number < YARDSTICK or number % YARDSTICK_STEP == 0
+            ]
+        server = self._server(arm)
+        if not numbers or self._is_limited or server in self._gone:
+            return
+        experiment = self.ab.experiment(arm, family, numbers, weigh=weigh)
+        if not experiment.trials:
             return
         name = f"{arm}-{family}{WEIGHED if weigh else ''}"
-        made = self.ab.experiment(arm, family, wanted, weigh=weigh)
-        if made.trials:
-            session = Session.open(made, self.ab.folder.folder(name))
-            outcome = await FullGrid(session).ask(self._campaign, name, self._server(arm))
-            if outcome is not None:
-                self._look(self._server(arm), outcome)
+        outcome = await self._ask(name, server, experiment)
+        if outcome is not None:
+            self._take(server, outcome)
+
+    async def _ask(self, name: str, server: str, experiment: Experiment) -> Outcome | None:
+        """Ask the trials of a family, and return how that ended; None if nothing was left to ask.
+
+        name: the family's. server: the arm that answers.
+        """
+        session = Session.open(experiment, self.ab.folder.folder(name))
+        return await FullGrid(session).ask(self._campaign, name, server)
 
     def _server(self, arm: str) -> str:
-        """Who answers for an arm: `again` is the reference."""
+        """Return the arm that answers: for `again` it is the reference."""
         return self.ab.asked.arms[0].name if arm == AGAIN else arm
 
-    def _look(self, arm: str, outcome: Outcome) -> None:
-        """What the end of a block says of an arm: whether a limit stopped it, or it answers no
-        more."""
-        failing = self._failing[arm]
-        failing.take_batch(outcome)
+    def _take(self, arm: str, outcome: Outcome) -> None:
+        """Stop if the end of a block shows a limit, or an arm that answers no more."""
+        failures = self._failures[arm]
+        failures.take_batch(outcome)
         if outcome.stopped:
-            self._limited, self.stopped = True, str(outcome.stopped)
-        elif failing.ended:
-            self._gone[arm] = failing.ended
-            self.stopped = self.stopped or f"'{arm}' answers no more: {failing.ended}"
+            self._stop_at_limit(outcome.stopped)
+        elif failures.ended:
+            self._gone[arm] = failures.ended
+            self.stopped = self.stopped or f"'{arm}' answers no more: {failures.ended}"
 
 
 def _ends(arms: ArmsLoss) -> bool:
-    """Whether further prompts are needless: a verdict is known, or missing answers keep it
-    open."""
+    """Return True if further prompts are needless.
+
+    A verdict is known, or missing answers keep it open.
+    """
     return arms.judged.is_decided or arms.judged.settled
 
 
 def first_open(ab: Ab) -> int:
-    """The first incomplete haystack: an arm was asked fewer of its trials than another, or
-    failed. Haystacks that cannot be tested are none.
+    """Return the first incomplete haystack.
 
-    Several depths may give one prompt, so the arms' own trials are counted, not the grid's
-    cells."""
-    least, untested = ab.haystacks, ab.untested()
-    for family in ab.families:
-        arms = [ab.records(arm.name, family) for arm in ab.asked.arms]
-        asked = [Counter(record.repeat for record in records) for records in arms]
-        scored = [Counter(record.repeat for record in records if record.scored) for records in arms]
-        most = asked[0] | asked[1]  # of each haystack
-        whole = {number for number in most if all(each[number] == most[number] for each in scored)}
-        whole |= set(range(least)) - set(ab.tested(family, range(least), untested))
-        least = next((number for number in range(least) if number not in whole), least)
-    return least
-
-
-def with_answers(experiment: Experiment, said: Iterable[Record]) -> Experiment:
-    """The trials with an answer, which is the one to weigh.
-
-    For servers that return no log-probabilities of their answers, and for changes of the
-    prefill: an answer is weighed behind its prompt, whole, in one pass where the server
-    repeats prompts with log-probabilities, else token by token (`models/likelihood.py` tries
-    which).
+    Of it an arm was asked fewer trials than another, or some failed. Haystacks that cannot be
+    tested are left aside.
     """
-    answers = {place_of(record): record.answer for record in said if record.answer}
+    untested = ab.untested()
+    first = ab.haystacks
+    for family in ab.families:
+        tested = set(ab.tested(family, range(first), untested))
+        whole = _whole_haystacks(ab, family)
+        first = next(
+            (number for number in range(first) if number in tested and number not in whole),
+            first,
+        )
+    return first
+
+
+def _whole_haystacks(ab: Ab, family: str) -> set[int]:
+    """Return the haystacks of which both arms answered all trials.
+
+    Several depths may give one prompt, so the arms' own trials are counted, not the grid's cells.
+    """
+    asked = Counter[int]()
+    scored = []
+    for arm in ab.asked.arms:
+        records = ab.records(arm.name, family)
+        asked |= Counter(record.repeat for record in records)
+        scored.append(Counter(record.repeat for record in records if record.scored))
+    return {
+        number
+        for number, count in asked.items()
+        if all(counts[number] == count for counts in scored)
+    }
+
+
+def with_answers(experiment: Experiment, records: Iterable[Record]) -> Experiment:
+    """Return the trials with an answer, which is the one to weigh.
+
+    It is for servers that return no log-probabilities of their answers, and for changes of the
+    prefill. An answer is weighed after its prompt, whole, in one pass if the server repeats prompts
+    with log-probabilities, else token by token (`models/likelihood.py` tries which).
+    """
+    answers = {place_of(record): record.answer for record in records if record.answer}
     trials = []
     for trial in experiment.trials:
-        if answer := answers.get(places_of(trial)[0]):
-            reference = replace(trial.item.reference, answer=answer)
-            key = experiment.keys.key(trial.asked, reference)
-            trials.append(replace(trial, key=key, item=replace(trial.item, reference=reference)))
+        answer = answers.get(places_of(trial)[0])
+        if not answer:
+            continue
+        reference = replace(trial.item.reference, answer=answer)
+        key = experiment.keys.key(trial.asked, reference)
+        trials.append(replace(trial, key=key, item=replace(trial.item, reference=reference)))
     return replace(experiment, trials=tuple(trials))

@@ -1,6 +1,6 @@
-"""ab.json: what an ab fixed beforehand, and what it found; the arms as they are typed.
+"""Keep ab.json: what an ab fixed beforehand, and what it found; read arms as they are typed.
 
-A stranger's file may name any folder of this machine: names are looked at before they are
+A stranger's file may name any folder of this machine, so names are checked before they are
 followed.
 """
 
@@ -16,16 +16,24 @@ from pydantic import BaseModel, ConfigDict, Field
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.records.document import DocumentKind
 
-AGAIN = "again"  # the reference's second asking
-WEIGHED = "-weighed"  # behind the name of a family whose answers are given
+# The reference's second asking.
+AGAIN = "again"
+# After the name of a family whose answers are given.
+WEIGHED = "-weighed"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,30}")
-_HOST = re.compile(r"[\w.-]+:\d+(/|$)")  # an address without its scheme
+# An address without its scheme.
+_HOST = re.compile(r"[\w.-]+:\d+(/|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One side. model: BACKEND/NAME, '' where only its server knows. base_url: where it is
-    served, '' for one that needs no address."""
+    """One side of an ab.
+
+    Attributes:
+        name: Its name.
+        model: BACKEND/NAME; '' if only its server knows.
+        base_url: The address at which it is served; '' if it needs none.
+    """
 
     name: str
     model: str
@@ -33,14 +41,13 @@ class Arm:
 
     @classmethod
     def of(cls, typed: str, model: str) -> Arm:
-        """From NAME=URL or NAME=MODEL; model: of the addresses. Raises SettingsError."""
+        """Read NAME=URL or NAME=MODEL. model: of an address. Raises SettingsError."""
         name, equals, value = typed.partition("=")
         if not equals or not value or not NAME.fullmatch(name) or name == AGAIN:
             raise SettingsError(
                 f"--arm '{typed}' names no arm. Give NAME=URL or NAME=MODEL, as --arm "
                 f"fp8=http://127.0.0.1:8001/v1; a name has letters, digits, '_' and '.', and is "
-                f"not "
-                f"'{AGAIN}'."
+                f"not '{AGAIN}'."
             )
         if _HOST.match(value):
             raise SettingsError(
@@ -53,7 +60,7 @@ class Arm:
 
 
 class WorstPrompt(BaseModel):
-    """Where one of the worst prompts is; depth in percent."""
+    """The place of one of the worst prompts. depth: in percent."""
 
     model_config = ConfigDict(extra="allow")
     family: str
@@ -63,25 +70,29 @@ class WorstPrompt(BaseModel):
 
 
 class Findings(BaseModel):
-    """What an ab came to at its last end, as its JSON document has it."""
+    """What an ab came to when it last ended, as its JSON document has it."""
 
     model_config = ConfigDict(extra="allow")
     worst: list[WorstPrompt] = []
 
 
 class AbFile(BaseModel):
-    """ab.json: what was fixed beforehand, and what was found at the last end."""
+    """ab.json: what was fixed beforehand, and what was found.
+
+    Attributes:
+        grids: By family, lengths in tokens and depths as shares.
+        until_decided: Whether a verdict ends the asking.
+        scope: What the verdict is to hold for.
+    """
 
     schema_version: int = 1
     seed: int
     margin: Annotated[float, Field(ge=0, le=100)]
     arms: list[Arm]
     families: list[str]
-    grids: list[
-        tuple[list[int], list[float]]
-    ] = []  # by family: lengths in tokens, depths as shares
-    until_decided: bool = False  # whether a verdict ends the asking
-    scope: Literal["these", "new"] = "these"  # what the verdict is to hold for
+    grids: list[tuple[list[int], list[float]]] = []
+    until_decided: bool = False
+    scope: Literal["these", "new"] = "these"
     findings: Findings = Findings()
 
 
@@ -89,10 +100,10 @@ AB = DocumentKind("ab.json", "ab", AbFile, 1)
 
 
 def read_ab(path: Path) -> AbFile:
-    """ab.json. Raises NeedlemapError where there is none, or one that is none of ours."""
+    """Read ab.json. Raises NeedlemapError if there is none, or one that is not ours."""
     file = AB.read(path)
-    named = [*(arm.name for arm in file.arms), *file.families]
-    if len(file.arms) != 2 or not all(map(NAME.fullmatch, named)):
+    names = [*(arm.name for arm in file.arms), *file.families]
+    if len(file.arms) != 2 or not all(map(NAME.fullmatch, names)):
         raise NeedlemapError(
             f"'{path / AB.file}' does not name two arms and their families. Give another folder."
         )
@@ -100,10 +111,13 @@ def read_ab(path: Path) -> AbFile:
 
 
 def worst_of_ab(path: Path, arm: str | None = None) -> tuple[str, tuple[str, float, int]]:
-    """The family's folder of an arm, the other one if none is named, and length, depth in
-    percent and repeat of the worst prompt. Raises NeedlemapError."""
+    """Return the folder and the place of the worst prompt.
+
+    The folder is that of an arm's family; of the other arm if none is named. The place is length,
+    depth in percent, and repeat. Raises NeedlemapError.
+    """
     file = read_ab(path)
-    names = [each.name for each in file.arms]
+    names = [side.name for side in file.arms]
     if arm is not None and arm not in names:
         raise SettingsError(f"'{path}' has no arm '{arm}'. {did_you_mean(arm, names)}")
     if not file.findings.worst:

@@ -1,5 +1,4 @@
-"""What an `ab` found, as a report: verdict, families, map, log-probabilities, worst
-prompts."""
+"""Report what an `ab` found: verdict, families, map, log-probabilities, worst prompts."""
 
 from __future__ import annotations
 
@@ -61,6 +60,7 @@ WAYS: Mapping[LogprobSource, str] = {
     "walk": "of the whole answer, given behind its prompt",
     "echo": "of the whole answer, by the server's log-probabilities of a prompt that holds it",
     "steps": "of the whole answer, which the server is made to say token by token",
+    "prompt": "of the answer's last token, behind a prompt that holds the rest of it",
 }
 FAMILIES = (
     Column("family", "family"),
@@ -81,17 +81,36 @@ CELLS = (
     Column("nats", "nats", NATS),
 )
 WORST = (Column("depth", unit=DEPTH), Column("nats", unit=NATS))
+# Fields of `LogprobShift` that the JSON document has.
+SHIFT_FIELDS = (
+    "n",
+    "again_n",
+    "usual",
+    "beyond",
+    "again_beyond",
+    "median",
+    "again_median",
+    "mean",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class ArmsFound:
-    """What was asked of two arms. names: of the reference and the other. path: the ab's
-    folder. most: pairs that it may ask, 0 where that is not known; stops: whether a verdict
-    ends it before."""
+class AbFinding:
+    """What was asked of two arms, and what came of it.
+
+    Attributes:
+        path: The ab's folder.
+        names: The names of the reference and the other arm.
+        trials: The prompts.
+        arms: The loss.
+        tripwire: What log-probabilities say; None without them.
+        most: Pairs that it may ask; 0 if that is not known.
+        stops: Whether a verdict ends it before.
+    """
 
     path: Path
     names: tuple[str, str]
-    found: Sequence[ArmTrial]
+    trials: Sequence[ArmTrial]
     arms: ArmsLoss
     tripwire: LogprobShift | None
     most: int
@@ -99,17 +118,18 @@ class ArmsFound:
 
     @property
     def saved(self) -> int:
-        """Pairs that a verdict made needless, where it ends the asking."""
-        ended = self.stops and self.arms.judged.is_decided
-        return max(0, self.most - self.arms.prompts) if ended else 0
+        """Return the pairs that a verdict made needless."""
+        if not self.stops or not self.arms.judged.is_decided:
+            return 0
+        return max(0, self.most - self.arms.prompts)
 
     @property
     def pairs(self) -> list[ArmTrial]:
-        """What both arms answered."""
-        return [each for each in self.found if each.is_pair]
+        """Return what both arms were asked, and one at least answered."""
+        return [trial for trial in self.trials if trial.is_pair]
 
     def report(self) -> Report:
-        """The report."""
+        """Return the report."""
         judged, (first, second) = self.arms.judged, self.names
         verdict = verdict_of(judged, self.names)
         return Report(
@@ -131,7 +151,7 @@ class ArmsFound:
         )
 
     def _glance(self) -> Iterator[Fact]:
-        """Both arms' scores, and what changed between them, for the page's head."""
+        """Yield both arms' scores, and what changed between them, for the page's head."""
         if not self.pairs:
             return
         totals = FamilyChange.of(self.pairs)
@@ -141,20 +161,26 @@ class ArmsFound:
         yield Fact(value=f"{totals.lost} lost", head="Changed", note=note)
 
     def _curves(self) -> Iterator[Line]:
-        """What each arm finds at each length."""
-        lengths = sorted({each.place[1] for each in self.pairs})
-        found = {
-            n: FamilyChange.of([each for each in self.pairs if each.place[1] == n]) for n in lengths
-        }
+        """Yield what each arm finds at each length."""
+        by_length: dict[int, list[ArmTrial]] = {}
+        for pair in self.pairs:
+            by_length.setdefault(pair.place[1], []).append(pair)
+        changes = {length: FamilyChange.of(pairs) for length, pairs in sorted(by_length.items())}
         first, second = self.names
-        yield Line(first, {n: Mean(each.first, None, None) for n, each in found.items()})
-        yield Line(second, {n: Mean(each.second, None, None) for n, each in found.items()})
+        yield Line(
+            first,
+            {length: Mean(change.first, None, None) for length, change in changes.items()},
+        )
+        yield Line(
+            second,
+            {length: Mean(change.second, None, None) for length, change in changes.items()},
+        )
 
     def _facts(self) -> Iterator[Fact]:
-        """What the verdict rests on."""
+        """Yield what the verdict rests on."""
         arms, judged, pairs = self.arms, self.arms.judged, self.pairs
-        lost = sum(each.lost > 0 for each in pairs)
-        gained = sum(each.lost < 0 for each in pairs)
+        lost = sum(pair.lost > 0 for pair in pairs)
+        gained = sum(pair.lost < 0 for pair in pairs)
         yield Fact("pairs", len(pairs), self._means_line() if pairs else "nothing was answered")
         yield from keyed({"lost": lost, "gained": gained, "saved": self.saved})
         yield Fact("failed", dict(zip(reversed(self.names), arms.failed, strict=True)))
@@ -163,12 +189,17 @@ class ArmsFound:
         saved = f", {self.saved:,} saved by the verdict" if self.stops else ""
         most = f"asked {arms.prompts:,} of at most {self.most:,} pairs{saved}"
         yield Fact("asked", arms.prompts, most if self.most and pairs else "")
-        yield self._drift() if pairs else Fact("drift")
-        yield from (Fact(said=line, warns=True) for line in warnings_of(judged) if pairs)
-        yield self._nats() if pairs else Fact("log_probabilities")
+        if not pairs:
+            yield Fact("drift")
+            yield Fact("log_probabilities")
+            return
+        yield self._drift()
+        for line in warnings_of(judged):
+            yield Fact(said=line, warns=True)
+        yield self._nats()
 
     def _means_line(self) -> str:
-        """Pairs, both means, what was lost and gained, and what was not answered."""
+        """Return the pairs, both means, what was lost and gained, and what was not answered."""
         first, second = self.names
         totals, new = FamilyChange.of(self.pairs), self.arms.judged.new
         failed = [
@@ -184,7 +215,7 @@ class ArmsFound:
         return "; ".join([means, *failed])
 
     def _drift(self) -> Fact:
-        """A change while it was asked."""
+        """Return a change while it was asked."""
         drift = self.arms.drift
         if drift is None:
             return Fact("drift")
@@ -197,140 +228,188 @@ class ArmsFound:
         return Fact("drift", value, said, warns=True)
 
     def _nats(self) -> Fact:
-        """How far log-probabilities moved."""
-        wire, key = self.tripwire, "log_probabilities"
-        if wire is None:
+        """Return how far log-probabilities moved."""
+        key, shift = "log_probabilities", self.tripwire
+        if shift is None:
             return Fact(
                 key, said="log-probabilities: none that both arms tell; --weigh asks for them"
             )
-        ways = list(dict.fromkeys(way for each in self.found if (way := each.way) is not None))
-        moved = (
-            f"{wire.beyond} of {wire.n} answers move by over {wire.usual:.2g} nats a token, which "
-            f"{wire.again_beyond} of {wire.again_n} do when {self.names[0]} is asked again; median "
-            f"{wire.median:.2g} against {wire.again_median:.2g}"
+        ways = list(dict.fromkeys(way for row in self.trials if (way := row.way) is not None))
+        word = "moved: look at the worst prompts" if shift.tripped else "not moved"
+        said = (
+            f"log-probabilities: {word}; {shift.beyond} of {shift.n} answers move by over "
+            f"{shift.usual:.2g} nats a token, which {shift.again_beyond} of {shift.again_n} do "
+            f"when {self.names[0]} is asked again; median {shift.median:.2g} against "
+            f"{shift.again_median:.2g} ({'; '.join(WAYS[way] for way in ways)})"
         )
-        word = "moved: look at the worst prompts" if wire.tripped else "not moved"
-        how = "; ".join(WAYS[way] for way in ways)
-        kept = ("n", "again_n", "usual", "beyond", "again_beyond", "median", "again_median", "mean")
-        value = {name: NATS.plain(getattr(wire, name)) for name in kept}
-        said = f"log-probabilities: {word}; {moved} ({how})"
-        return Fact(key, {"tripped": wire.tripped, **value, "ways": ways}, said)
+        value = {name: NATS.plain(getattr(shift, name)) for name in SHIFT_FIELDS}
+        return Fact(key, {"tripped": shift.tripped, **value, "ways": ways}, said)
 
     def _families(self) -> Iterator[Row]:
-        """A row a family. p is as it is beside the other families' (Holm 1979). The loss of a
-        single one is the verdict's."""
-        shown = bool(self.arms.judged.n)
+        """Yield a row a family.
+
+        p is adjusted for the other families (Holm 1979). The loss of a single family is the
+        verdict's.
+        """
         by_family: dict[str, list[ArmTrial]] = {}
-        for each in self.pairs:
-            by_family.setdefault(each.family, []).append(each)
-        changes = {name: FamilyChange.of(own) for name, own in by_family.items()}
+        for pair in self.pairs:
+            by_family.setdefault(pair.family, []).append(pair)
+        changes = {name: FamilyChange.of(pairs) for name, pairs in by_family.items()}
         adjusted = holm([change.p for change in changes.values()])
         for (name, change), p in zip(changes.items(), adjusted, strict=True):
-            values = {"family": name, "reference": change.first, "other": change.second}
-            loss = change.first - change.second if len(changes) > 1 else None
-            values |= {"loss": loss, "pairs": change.n}
-            values |= {"lost": change.lost, "gained": change.gained, "p": p}
-            yield Row(values, to=self._run_of(name), shown=shown)
+            values = {
+                "family": name,
+                "reference": change.first,
+                "other": change.second,
+                "loss": change.first - change.second if len(changes) > 1 else None,
+                "pairs": change.n,
+                "lost": change.lost,
+                "gained": change.gained,
+                "p": p,
+            }
+            yield Row(values, to=self._run_of(name), shown=bool(self.arms.judged.n))
 
     def _cells(self) -> Iterator[Row]:
-        """A row a cell, in points and in nats a token; people see those that changed."""
-        tripped = self.tripwire is not None and self.tripwire.tripped
-        for (family, length, depth), (change, nats) in changes_by_cell(self.found).items():
-            values = {"family": family, "length": length, "depth": depth, "pairs": change.n}
-            values |= {"loss": change.first - change.second, "nats": nats}
-            moved = bool(change.lost or change.gained or (tripped and nats is not None))
-            shown = bool(self.arms.judged.n) and moved
+        """Yield a row a cell, in points and in nats a token; people see those that changed."""
+        is_tripped = self.tripwire is not None and self.tripwire.tripped
+        for (family, length, depth), (change, nats) in changes_by_cell(self.trials).items():
+            values = {
+                "family": family,
+                "length": length,
+                "depth": depth,
+                "pairs": change.n,
+                "loss": change.first - change.second,
+                "nats": nats,
+            }
+            has_changed = change.lost or change.gained or (is_tripped and nats is not None)
+            shown = bool(self.arms.judged.n and has_changed)
             yield Row(values, to=self._run_of(family), shown=shown)
 
     def _run_of(self, family: str) -> str:
-        """The other arm's family."""
+        """Return the folder of the other arm's family."""
         return f"{self.names[1]}-{family}"
 
     def _worst(self) -> tuple[Table, Fact]:
-        """The prompts that show most, and the command that shows the first of them again.
-        People see one of a family and length, with the number of those like it."""
-        wire = self.tripwire
-        usual = wire.usual if wire is not None and wire.tripped else inf
-        worst = worst_of(self.found, usual)
-        like = Counter((trio.family, trio.place[1]) for trio in worst)
-        seen = set[tuple[str, int]]()
-        rows = tuple[Row, ...]()
-        for trio in worst:
-            at = trio.family, trio.place[1]
-            text = self._lines(trio, like[at] - 1)
-            rows += (Row(self._worst_values(trio), (text,), shown=at not in seen),)
-            seen.add(at)
-        again = f"needlemap replay {self.path} --worst --arm {self.names[1]}" if rows else ""
-        said, folded = "the worst prompts, of those that changed:", "The worst prompts"
-        table = Table("worst", WORST, rows, said, f"see the first: {again}", folded)
-        return table, Fact("replay", again)
+        """Return the prompts that show most, and the command that shows the first of them again.
 
-    def _lines(self, trio: ArmTrial, more: int) -> str:
-        """Where a prompt is and what was lost, and what both arms say where they part. more:
-        of the worst prompts, those of the same family and length."""
-        repeat, length, depth = trio.place
-        place = f"{trio.family}, {length:,} tokens, depth {percent(depth):g}, repeat {repeat}"
-        scores = " to ".join(score_label(score) for score in trio.scores)
-        nats = "" if trio.nats is None else f", {trio.nats:+.2g} nats a token"
+        People see one of a family and length, with the number of those like it.
+        """
+        shift = self.tripwire
+        usual = shift.usual if shift is not None and shift.tripped else inf
+        worst = worst_of(self.trials, usual)
+        counts = Counter((trial.family, trial.place[1]) for trial in worst)
+        shown = set[tuple[str, int]]()
+        rows = []
+        for trial in worst:
+            kind = trial.family, trial.place[1]
+            text = self._lines(trial, counts[kind] - 1)
+            rows.append(Row(self._worst_values(trial), (text,), shown=kind not in shown))
+            shown.add(kind)
+        replay = f"needlemap replay {self.path} --worst --arm {self.names[1]}" if rows else ""
+        table = Table(
+            "worst",
+            WORST,
+            tuple(rows),
+            "the worst prompts, of those that changed:",
+            after=f"see the first: {replay}",
+            folded="The worst prompts",
+        )
+        return table, Fact("replay", replay)
+
+    def _lines(self, trial: ArmTrial, more: int) -> str:
+        """Return the place of a prompt, what was lost, and where both answers part.
+
+        more: of the worst prompts, those of the same family and length.
+        """
+        repeat, length, depth = trial.place
+        place = f"{trial.family}, {length:,} tokens, depth {percent(depth):g}, repeat {repeat}"
+        scores = " to ".join(score_label(score) for score in trial.scores)
+        nats = "" if trial.nats is None else f", {trial.nats:+.2g} nats a token"
         lines = [f"{place}: {scores}{nats}"]
-        if trio.difference is not None:
-            lines.append(f"  {self._parting(trio, trio.difference)}")
+        if trial.difference is not None:
+            lines.append(f"  {self._parting(trial, trial.difference)}")
         if more:
-            lines.append(f"  {more} more of the worst: {trio.family} at {length:,} tokens")
+            lines.append(f"  {more} more of the worst: {trial.family} at {length:,} tokens")
         return "\n".join(lines)
 
-    def _parting(self, trio: ArmTrial, found: FirstDifference) -> str:
+    def _parting(self, trial: ArmTrial, difference: FirstDifference) -> str:
+        """Return where two answers part, and what each says there."""
         first, second = self.names
-        if found.token is None:
-            where = f"behind {found.before!r}" if found.before else "from the first character on"
-            return f"{where}: {first} {found.first!r}, {second} {found.second!r}"
-        said = f"{first} {_choices(found.first_token)}, {second} {_choices(found.second_token)}"
-        place = trio.position
-        blocks = "" if place is None else ", ".join(f"{place % size} mod {size}" for size in BLOCKS)
-        at = "" if place is None else f", position {place:,} ({blocks})"
-        return f"token {found.token + 1}{at}: {said}"
+        if difference.token is None:
+            place = "from the first character on"
+            if difference.before:
+                place = f"behind {difference.before!r}"
+            return f"{place}: {first} {difference.first!r}, {second} {difference.second!r}"
+        place = f"token {difference.token + 1}"
+        position = trial.position
+        if position is not None:
+            blocks = ", ".join(f"{position % size} mod {size}" for size in BLOCKS)
+            place += f", position {position:,} ({blocks})"
+        return (
+            f"{place}: {first} {_choices(difference.first_token)}, "
+            f"{second} {_choices(difference.second_token)}"
+        )
 
-    def _worst_values(self, trio: ArmTrial) -> dict[str, Any]:
-        """A prompt for programs."""
-        repeat, length, depth = trio.place
-        found, position = trio.difference, trio.position
-        at = {"family": trio.family, "length": length, "depth": depth, "repeat": repeat}
-        row = at | {"scores": list(trio.scores), "nats": trio.nats}
-        if found is None:
-            return row
+    def _worst_values(self, trial: ArmTrial) -> dict[str, Any]:
+        """Return a prompt as the JSON document has it."""
+        repeat, length, depth = trial.place
+        values: dict[str, Any] = {
+            "family": trial.family,
+            "length": length,
+            "depth": depth,
+            "repeat": repeat,
+            "scores": list(trial.scores),
+            "nats": trial.nats,
+        }
+        difference, position = trial.difference, trial.position
+        if difference is None:
+            return values
         first, second = self.names
-        row |= {"before": found.before, first: found.first, second: found.second}
-        row["token"] = found.token
-        for name, token in ((first, found.first_token), (second, found.second_token)):
-            row[f"{name}_choices"] = token and [
-                [token.text, token.nats],
-                [token.other, token.other_nats],
-            ]
-        row["position"] = position
-        row["modulo"] = {} if position is None else {str(size): position % size for size in BLOCKS}
-        return row
+        values["before"] = difference.before
+        values[first] = difference.first
+        values[second] = difference.second
+        values["token"] = difference.token
+        values[f"{first}_choices"] = _choice_values(difference.first_token)
+        values[f"{second}_choices"] = _choice_values(difference.second_token)
+        values["position"] = position
+        values["modulo"] = {}
+        if position is not None:
+            values["modulo"] = {str(size): position % size for size in BLOCKS}
+        return values
 
 
 def ab_report(
     path: Path,
     names: tuple[str, str],
-    found: Sequence[ArmTrial],
+    trials: Sequence[ArmTrial],
     margin: float,
     most: int = 0,
     *,
     stops: bool = False,
     wanted: Scope = "these",
 ) -> Report:
-    """The report of what was asked. margin: in points. most, stops: as `ArmsFound` has them.
-    wanted: the scope that the verdict is to hold for."""
-    arms = judge_arms(found, margin / 100, wanted=wanted, stops=stops)
-    asked = ArmsFound(path, names, found, arms, tripwire(found), most, stops)
-    return asked.report()
+    """Return the report of what was asked.
+
+    margin: in points. most, stops: as `AbFinding` has them. wanted: the scope that the verdict is
+    to hold for.
+    """
+    finding = AbFinding(
+        path,
+        names,
+        trials=trials,
+        arms=judge_arms(trials, margin / 100, wanted=wanted, stops=stops),
+        tripwire=tripwire(trials),
+        most=most,
+        stops=stops,
+    )
+    return finding.report()
 
 
 def read_ab_report(path: Path, read: Mapping[str, Loaded | None]) -> Report:
-    """The report of an ab by its records. read: its families by name. Raises
-    NeedlemapError."""
+    """Return the report of an ab by its records.
+
+    read: its families by name. Raises NeedlemapError.
+    """
     file = read_ab(path)
     first, second = (arm.name for arm in file.arms)
     records = {name: run.records for name, run in read.items() if run is not None}
@@ -339,14 +418,30 @@ def read_ab_report(path: Path, read: Mapping[str, Loaded | None]) -> Report:
         family: [records.get(f"{arm}-{family}{kind}", ()) for arm, kind in kinds]
         for family in file.families
     }
-    found, names = trios(families), (first, second)
-    decided, wanted = file.until_decided, file.scope
-    return ab_report(path, names, found, file.margin, stops=decided, wanted=wanted)
+    return ab_report(
+        path,
+        (first, second),
+        trios(families),
+        margin=file.margin,
+        stops=file.until_decided,
+        wanted=file.scope,
+    )
 
 
 def _choices(token: Token | None) -> str:
-    """A token and the runner-up, with their log-probabilities."""
+    """Return a token and the runner-up, with their log-probabilities."""
     if token is None:
         return "ends"
-    own = repr(token.text) if token.nats is None else f"{token.text!r} {token.nats:.2f}"
-    return own if token.other is None else f"{own} (then {token.other!r} {token.other_nats:.2f})"
+    text = repr(token.text)
+    if token.nats is not None:
+        text += f" {token.nats:.2f}"
+    if token.other is None:
+        return text
+    return f"{text} (then {token.other!r} {token.other_nats:.2f})"
+
+
+def _choice_values(token: Token | None) -> list[list[str | float | None]] | None:
+    """Return a token and the runner-up as the JSON document has them."""
+    if token is None:
+        return None
+    return [[token.text, token.nats], [token.other, token.other_nats]]

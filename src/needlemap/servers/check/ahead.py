@@ -1,4 +1,4 @@
-"""The prompts of a check are built while the ones before them are asked."""
+"""Build the prompts of the next batch while the current one is sent."""
 
 from __future__ import annotations
 
@@ -7,40 +7,47 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
-Asked = TypeVar("Asked")
-Made = TypeVar("Made")
+Item = TypeVar("Item")
+Built = TypeVar("Built")
 _Result = TypeVar("_Result")
 
 
-class BuiltAhead(Generic[Asked, Made]):
-    """Builds in one thread, one batch after another, so that a builder need not be safe for two.
+class BuiltAhead(Generic[Item, Built]):
+    """Builds batches in one thread, one after another, so that a builder need not be thread-safe.
 
-    build: makes what a batch needs, and may remember what it made.
+    build: returns the prompts of a batch. It may keep what it built.
     """
 
-    def __init__(self, build: Callable[[Sequence[Asked]], Made]) -> None:
+    def __init__(self, build: Callable[[Sequence[Item]], Built]) -> None:
         self._build = build
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="needlemap-prompts")
-        self._begun: tuple[tuple[Asked, ...], Future[Made]] | None = None
+        self._pending: tuple[tuple[Item, ...], Future[Built]] | None = None
 
-    def of(self, batch: Sequence[Asked]) -> Made:
-        """What a batch needs, which may have been begun; raises what building it does."""
-        begun, self._begun = self._begun, None
-        if begun is not None and begun[0] == tuple(batch):
-            return begun[1].result()
+    def of(self, batch: Sequence[Item]) -> Built:
+        """Return the prompts of a batch, from the pending build if that is of the same batch.
+
+        Raises what the builder raises.
+        """
+        pending = self._pending
+        self._pending = None
+        if pending is not None:
+            pending_batch, future = pending
+            if pending_batch == tuple(batch):
+                return future.result()
         return self.call(lambda: self._build(batch))
 
-    def begin(self, batch: Sequence[Asked]) -> None:
-        """Build it from now on, for whoever asks for it next."""
-        self._begun = tuple(batch), self._submit(lambda: self._build(batch))
+    def begin(self, batch: Sequence[Item]) -> None:
+        """Start to build a batch, for the next call of `of`."""
+        self._pending = tuple(batch), self._submit(lambda: self._build(batch))
 
-    def call(self, call: Callable[[], _Result]) -> _Result:
-        """Whatever else uses the builder, in its turn."""
-        return self._submit(call).result()
+    def call(self, function: Callable[[], _Result]) -> _Result:
+        """Return the result of another function that uses the builder, called in its turn."""
+        return self._submit(function).result()
 
     def close(self) -> None:
-        """Let the thread go, once it has ended what it builds."""
+        """Drop the pending build, and stop the thread once the running one has ended."""
         self._thread.shutdown(cancel_futures=True)
 
-    def _submit(self, call: Callable[[], _Result]) -> Future[_Result]:
-        return self._thread.submit(copy_context().run, call)  # a command's limit is in its context
+    def _submit(self, function: Callable[[], _Result]) -> Future[_Result]:
+        # The time limit of a command is a context variable, which a new thread would not see.
+        return self._thread.submit(copy_context().run, function)

@@ -1,4 +1,4 @@
-"""What a check asks, and what came of it: an ask, its reply, and all replies so far."""
+"""Describe what a check asks and what came of it: an ask, its reply, and all replies so far."""
 
 from __future__ import annotations
 
@@ -11,14 +11,25 @@ from typing import Literal, TypeAlias
 
 from needlemap.errors import Failure
 from needlemap.finishes import Ending, ending_of
+from needlemap.servers.ways import PREFILLED, Step
 
-FIRST = "cold|crowded"  # ways of a haystack's first prompt: alone, or beside others
+# Ways of a haystack's first prompt: alone, or next to others; and the same of the reference.
+FIRST = "cold|crowded"
 FIRST_BESIDE = "reference-cold|reference-crowded"
-TOSS = "toss", "toss-again"  # ways of a question with several right answers
-BESIDE = "reference-"  # before a way in which the reference is asked
-TIMES_ROOM = 4  # times the answer's budget, in which an endless answer is asked for again
-ROOMY = "-roomy"  # behind a way whose answers may have so much
-_PARROTED = 60  # characters of a text around a fact that no answer needs
+# Ways of a question with several right answers.
+TOSS = "toss", "toss-again"
+# The way of a question whose answer is thousands of tokens.
+LONG = "long"
+# Before a way in which the reference is asked.
+BESIDE = "reference-"
+# Times the answer's budget that an endless answer is given when it is asked for once more.
+TIMES_ROOM = 4
+# After a way whose answers are given so much.
+ROOMY = "-roomy"
+# The way of an answer's last token, sent as a prompt.
+LAST_TOKEN = f"{PREFILLED}-last"
+# Characters of a text around a fact that no answer needs.
+_PARROTED = 60
 
 State = Literal["cold", "warm", "loaded"]
 Key: TypeAlias = tuple[str, int, int, float, int]
@@ -27,13 +38,27 @@ Haystack: TypeAlias = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class Ask:
-    """One prompt to ask. way: how; size: the size in tokens that it serves; length: of this very
-    prompt; depth: of the asked fact, a share of the haystack; repeat: the number of its documents;
-    fact: the number of the asked fact among those of the haystack. state: what the server is
-    presumed to hold of it, and whether others are asked at the same time. salt: a first line that
-    makes a further copy of the haystack, of which no cache holds anything. facts: hidden in the
-    haystack. round: 1, or 2 of what is asked because a row was undecided. twin: whether the last
-    fact's number ends otherwise than in the haystack's other prompts."""
+    """One prompt of a check.
+
+    Attributes:
+        way: How it is sent.
+        size: The size in tokens that it serves.
+        length: The tokens of this very prompt.
+        depth: The depth of the asked fact, a share of the haystack.
+        repeat: The number of its documents.
+        fact: The number of the asked fact among those of the haystack.
+        state: What the server is presumed to hold of it, and whether others are sent at the same
+            time.
+        salt: A first line that makes a further copy of the haystack, of which no cache holds
+            anything.
+        place: The haystack token at which the asked fact stands; None if its depth says it.
+        facts: Facts hidden in the haystack.
+        seed: The seed of the check.
+        round: 1, or 2 if it is sent because a row was undecided.
+        twin: Whether the last fact's number ends otherwise than in the haystack's other prompts.
+        position: Of an answer that is sent as a prompt, the token up to which it is.
+        source: The way of the prompt that it answers.
+    """
 
     way: str
     size: int
@@ -48,42 +73,57 @@ class Ask:
     seed: int = 0
     round: int = 1
     twin: bool = False
+    position: int = 0
+    source: str = ""
 
     @cached_property
     def key(self) -> Key:
-        """What no other ask of a check has."""
+        """Return what no other ask of a check has."""
         return self.way, self.size, self.length, round(self.depth, 8), self.repeat
 
     @property
     def family(self) -> str:
-        """The name of the family that keeps its record."""
+        """Return the name of the family that keeps its record."""
         return f"{self.way}-{self.size}"
 
     @cached_property
     def haystack(self) -> Haystack:
-        """Equal for asks that begin with the same tokens."""
+        """Return a value that is equal for asks that start with the same tokens."""
         return self.size, self.repeat, self.salt
 
     @property
     def begin(self) -> Haystack:
-        """The same, as a cache that is keyed on a prompt's beginning has it."""
+        """Return the key of a cache that is keyed on a prompt's beginning."""
         return self.haystack
 
     @cached_property
     def prompt(self) -> tuple[Hashable, ...]:
-        """Equal for asks of the same prompt, byte for byte."""
+        """Return a value that is equal for asks of the same prompt, byte for byte."""
         return (*self.haystack, self.fact, self.length, self.place, self.twin)
 
     @cached_property
     def secret(self) -> str:
-        """A made-up right answer, for replays without prompts: twelve digits."""
+        """Return a made-up right answer, for replays without prompts: twelve digits."""
         return secret_of(self.seed, self.haystack[:2], self.facts if self.twin else self.fact)
 
     @cached_property
     def beside(self) -> tuple[str, ...]:
-        """The made-up secrets of the other facts in the same prompt."""
+        """Return the made-up secrets of the other facts in the same prompt."""
         others = (fact for fact in range(self.facts) if fact != self.fact)
         return tuple(secret_of(self.seed, self.haystack[:2], fact) for fact in others)
+
+
+def prefill_of(ask: Ask, position: int, *, is_last: bool) -> Ask:
+    """Return the answer to a prompt, sent as a prompt up to one of its tokens."""
+    way = LAST_TOKEN if is_last else f"{PREFILLED}{position}"
+    # That of a copy is a copy.
+    way += "".join(ask.way.partition("-again")[1:])
+    return replace(ask, way=way, state="cold", position=position, source=ask.way)
+
+
+def answered_by(ask: Ask) -> Ask:
+    """Return the prompt whose answer is sent as a prompt."""
+    return replace(ask, way=ask.source, position=0, source="")
 
 
 def roomy(ask: Ask) -> Ask:
@@ -92,17 +132,29 @@ def roomy(ask: Ask) -> Ask:
 
 
 def secret_of(seed: int, haystack: tuple[int, int], fact: int) -> str:
-    """Twelve digits that no other fact has."""
+    """Return twelve digits that no other fact has."""
     digest = sha256(f"{seed}:{haystack}:{fact}".encode()).digest()
     return str(10**11 + int.from_bytes(digest[:8], "big") % (9 * 10**11))
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of an ask. right: whether the answer holds the secret, ended by itself and is no
-    copy of the prompt. failure: why there is no answer. secret, beside: what the prompt hides.
-    start: tokens of the prompt before the fact, those of a server's template aside.
-    margins: of each token of the answer over the runner-up, in nats."""
+    """What came of an ask.
+
+    Attributes:
+        right: Whether the answer holds the secret, ended by itself and is no copy of the prompt.
+        ended: Whether the answer ended by itself.
+        failure: Why there is no answer; '' if there is one.
+        secret: The right answer.
+        beside: The secrets of the other facts in the prompt.
+        start: Tokens of the prompt before the fact, without those of a server's template.
+        margins: The margin of each token of the answer over the runner-up, in nats.
+        steps: Each token of the answer, with the log-probabilities given in its place.
+        tokens: Tokens of prompt and answer; 0 if no time is known.
+        seconds: How long the answer took.
+        before: Tokens of the prompt, and of the answer that was sent with it, before the first of
+            the steps; None if unknown.
+    """
 
     ask: Ask
     answer: str = ""
@@ -116,9 +168,11 @@ class Reply:
     own_tokens: int | None = None
     cached_tokens: int | None = None
     margins: tuple[tuple[str, float], ...] | None = None
+    steps: tuple[Step, ...] = ()
     tokens: int = 0
     seconds: float = 0.0
     attempts: int = 1
+    before: int | None = None
 
     @classmethod
     def of(
@@ -132,24 +186,35 @@ class Reply:
         failure: str = "",
         start: int = 0,
     ) -> Reply:
-        """A reply to a replayed ask, whose secrets are made up."""
+        """Return a reply to a replayed ask, whose secrets are made up."""
         ended = ending_of(finish) is not Ending.CUT
-        right = not failure and ended and ask.secret in text
-        right = right and not is_parrot(text, ask.beside)
-        hidden = ask.secret, ask.beside, start
-        counts = prompt_tokens, ask.length, cached_tokens
-        return cls(ask, text, right, ended, failure, *hidden, *counts, tokens=ask.length)
+        holds_secret = ask.secret in text and not is_parrot(text, ask.beside)
+        return cls(
+            ask,
+            answer=text,
+            right=not failure and ended and holds_secret,
+            ended=ended,
+            failure=failure,
+            secret=ask.secret,
+            beside=ask.beside,
+            start=start,
+            prompt_tokens=prompt_tokens,
+            own_tokens=ask.length,
+            cached_tokens=cached_tokens,
+            tokens=ask.length,
+        )
 
     @property
     def measured(self) -> bool:
-        """Whether there is an answer."""
+        """Return True if there is an answer."""
         return not self.failure
 
 
 def did_end(finish: str | None, written: int | None, budget: int) -> bool:
-    """Whether an answer ended by itself, or where the context did: a server's own template
-    takes room beside the prompts that we count. written: the answer's tokens. budget: those it
-    may have.
+    """Return True if an answer ended by itself, or because the context did.
+
+    A server's own template takes room in addition to the prompts that we count. written: the
+    answer's tokens. budget: those it may have.
 
     >>> did_end("stop", 3, 24), did_end("length", 24, 24), did_end("length", 12, 24)
     (True, False, True)
@@ -158,8 +223,9 @@ def did_end(finish: str | None, written: int | None, budget: int) -> bool:
 
 
 def is_parrot(answer: str, beside: Iterable[str], around: Iterable[str] = ()) -> bool:
-    """Whether an answer is a copy of its prompt: it holds two more of its secrets, or the text
-    around a fact.
+    """Return True if an answer is a copy of its prompt.
+
+    It then holds two more of its secrets, or the text around a fact.
 
     >>> is_parrot("It is 4711.", ["0815", "1234"]), is_parrot("4711 0815 1234", ["0815", "1234"])
     (False, True)
@@ -170,10 +236,14 @@ def is_parrot(answer: str, beside: Iterable[str], around: Iterable[str] = ()) ->
 
 
 class Answers:
-    """All replies so far, the last of each ask. look: which look at them this is, from 1 on."""
+    """All replies so far, the last of each ask.
+
+    prefills: apart from them, what came of answers that were sent as prompts.
+    """
 
     def __init__(self, replies: Iterable[Reply] = ()) -> None:
         self.by_key: dict[Key, Reply] = {}
+        self.prefills: dict[Key, Reply] = {}
         self.tried: set[Key] = set()
         self._ways: dict[tuple[str, int], dict[Hashable, Reply]] = defaultdict(dict)
         self._about: dict[Haystack, dict[Hashable, Ask]] = defaultdict(dict)
@@ -181,9 +251,12 @@ class Answers:
             self.add(reply)
 
     def add(self, reply: Reply) -> None:
-        """Take one more."""
+        """Add a reply; one without an answer never replaces an answer."""
         key = reply.ask.key
         self.tried.add(key)
+        if reply.ask.position:
+            self.prefills[key] = reply
+            return
         if reply.measured or key not in self.by_key:
             self.by_key[key] = reply
             self._about[reply.ask.haystack][key] = reply.ask
@@ -194,46 +267,59 @@ class Answers:
         return len(self.by_key)
 
     def about(self, haystack: Haystack) -> list[Ask]:
-        """What the server was asked about one haystack, in the order in which it was."""
+        """Return the prompts about one haystack that were sent, in their order."""
         asks = self._about.get(haystack, {}).values()
         return [ask for ask in asks if not ask.way.startswith(BESIDE)]
 
     def of(self, size: int, *ways: str) -> list[Reply]:
-        """The answers of some ways at one size."""
+        """Return the answers of some ways at one size."""
         return [reply for way in ways for reply in self._ways.get((way, size), {}).values()]
 
     def every(self, *ways: str) -> list[Reply]:
-        """The answers of some ways at all sizes; of all that ask for one fact where none is
-        named."""
-        rows = self._ways.items()
-        return [
-            reply
-            for (way, _), found in rows
-            if (way in ways if ways else way not in TOSS and not way.startswith(BESIDE))
-            for reply in found.values()
-        ]
+        """Return the answers of some ways at all sizes.
+
+        If no way is named, these are the answers of all ways that ask the server for one fact.
+        """
+        answers: list[Reply] = []
+        for (way, _), replies in self._ways.items():
+            asks_for_one_fact = way not in (*TOSS, LONG) and not way.startswith(BESIDE)
+            if way in ways or (not ways and asks_for_one_fact):
+                answers += replies.values()
+        return answers
 
     def unanswered(self, size: int) -> Haystack:
-        """Asks at one size that were tried and brought no answer, all that were tried, and why
-        most of them did not."""
-        rows = [each for each in self.by_key.values() if each.ask.size == size and each.attempts]
-        rows = [each for each in rows if each.failure != Failure.SKIPPED]
-        why = Counter(each.failure for each in rows if each.failure).most_common(1)
-        return sum(not each.measured for each in rows), len(rows), why[0][0] if why else ""
+        """Return how many prompts of one size got no answer, how many were sent, and why.
+
+        The reason is the most frequent failure, or ''.
+        """
+        replies = [
+            reply
+            for reply in self.by_key.values()
+            if reply.ask.size == size and reply.attempts and reply.failure != Failure.SKIPPED
+        ]
+        failures = Counter(reply.failure for reply in replies if reply.failure)
+        reason = failures.most_common(1)[0][0] if failures else ""
+        return sum(not reply.measured for reply in replies), len(replies), reason
 
     def refused(self) -> list[Reply]:
-        """Asks that the server found too long."""
+        """Return the replies to prompts that the server refused as too long."""
         return [
-            each
-            for each in self.by_key.values()
-            if each.failure == Failure.TOO_LONG and each.attempts
+            reply
+            for reply in self.by_key.values()
+            if reply.failure == Failure.TOO_LONG and reply.attempts
         ]
 
     def same_prompt(self, size: int, first: str, second: str) -> list[tuple[Reply, Reply]]:
-        """Answers of two ways to the same prompts, byte for byte."""
-        at = {reply.ask.prompt: reply for reply in self.of(size, *first.split("|"))}
-        rows = self.of(size, *second.split("|"))
-        return [(at[each.ask.prompt], each) for each in rows if each.ask.prompt in at]
+        """Return the pairs of answers of two ways to the same prompts, byte for byte.
+
+        first, second: a way, or several with | between them.
+        """
+        first_by_prompt = {reply.ask.prompt: reply for reply in self.of(size, *first.split("|"))}
+        return [
+            (first_by_prompt[reply.ask.prompt], reply)
+            for reply in self.of(size, *second.split("|"))
+            if reply.ask.prompt in first_by_prompt
+        ]
 
 
 def framing_of(answers: Answers) -> int | None:

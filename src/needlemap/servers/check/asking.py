@@ -1,15 +1,14 @@
-"""`check` from start to end: asks batch by batch what the schedule says, keeps each record, and
-judges.
+"""Run a check from start to end: send batch by batch what the schedule says, keep records, judge.
 
-What an earlier start has asked is taken from its records, in the same order; the same command goes
-on where it ended.
+What an earlier start has sent is taken from its records, in the same order, so the same command
+resumes where it ended.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import randbits
@@ -35,25 +34,49 @@ from needlemap.records.families import (
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.servers.check.ahead import BuiltAhead
-from needlemap.servers.check.ask import BESIDE, ROOMY, Answers, Ask, Key, framing_of
+from needlemap.servers.check.ask import (
+    BESIDE,
+    ROOMY,
+    Answers,
+    Ask,
+    Key,
+    Reply,
+    answered_by,
+    framing_of,
+)
 from needlemap.servers.check.change import judge_change
 from needlemap.servers.check.families import Asker, experiment_of, made_for
 from needlemap.servers.check.finding import CHECK, CheckFile, Finding, Worst
-from needlemap.servers.check.haystack import AskBatch, Options
+from needlemap.servers.check.haystack import WAYS, AskBatch, Options
 from needlemap.servers.check.judge import Checked, accepted_of, judge, required_of
+from needlemap.servers.check.prefilling import prefilling
+from needlemap.servers.ways import PREFILLED
 from needlemap.stats.verdicts import FAIL, SUSPECT
 from needlemap.trials import Trial
 from needlemap.trials.resolve import ANY
 
 SEED_BITS = 31
-_FAMILY = re.compile(r"[a-z-]+-\d+")  # a way of asking, and a size
+# A way of asking, and a size.
+_FAMILY = re.compile(r"[a-z][a-z0-9-]*-\d+")
+# Answers after which first prompts are no longer looked at: by then the schedule decides.
+_FIRST_ANSWERS = 4 * FIRST
+# Characters of a wrong answer that the message about missed first prompts shows.
+_SHOWN = 120
+
+# Family, length in tokens, depth and repeat.
+RecordKey = tuple[str, int, float, int]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What a check is asked to do. flags: of the model and the limits, as settings have them.
-    reference: a model of the same weights, or where they are served. baseline: the folder of a
-    check of before, whose prompts are asked again."""
+    """What a check is asked to do.
+
+    Attributes:
+        flags: Settings of the model and the limits.
+        options: What is asked about, and how much.
+        reference: A model of the same weights, or the address at which they are served.
+        baseline: The folder of an earlier check, whose prompts are sent again.
+    """
 
     flags: Mapping[str, Any]
     options: Options = field(default_factory=Options)
@@ -63,9 +86,17 @@ class CheckOptions:
 
 @dataclass
 class Check:
-    """A check on disk. looks: how many answers there were at each look at them. failed: what was
-    found at any of them; it stays found. before: the records of the check that this one is set
-    beside."""
+    """A check on disk.
+
+    Attributes:
+        asked: What it is asked to do.
+        folder: Its folder, and the families that it has begun.
+        asker: What makes its prompts.
+        looks: How many answers there were at each look at them.
+        failed: By probe, the findings that failed at any look. They stay.
+        answers: The answers so far.
+        before: The records of the check that this one is compared with.
+    """
 
     asked: CheckOptions
     folder: Families
@@ -73,87 +104,119 @@ class Check:
     looks: list[int]
     failed: dict[str, Finding]
     answers: Answers = field(default_factory=Answers)
-    before: dict[tuple[str, int, float, int], Record] = field(default_factory=dict)
+    before: dict[RecordKey, Record] = field(default_factory=dict)
 
     @classmethod
     def of(cls, asked: CheckOptions, path: Path | None = None, seed: int | None = None) -> Check:
-        """Begin one, or go on with what the folder holds; a fresh one where none is given.
-        seed: of its prompts, where it begins; None: a drawn one. Raises NeedlemapError where
-        the folder holds another."""
+        """Start a check, or resume the one in the folder.
+
+        path: the folder; None for a fresh one. seed: of the prompts of a new check; None for a
+        drawn one. Raises NeedlemapError if the folder holds another check.
+        """
         earlier = CHECK.read(path) if path and CHECK.is_in(path) else None
-        base = CHECK.read(asked.baseline) if asked.baseline else None
-        known = earlier or base
-        if known or seed is None:
-            seed = known.seed if known else randbits(SEED_BITS)
-        options = replace(asked.options, reference=bool(asked.reference))
-        flags = dict(asked.flags)
-        asker = made_for(flags, options, seed, path or Path(), asked.reference)
+        baseline = CHECK.read(asked.baseline) if asked.baseline else None
+        kept = earlier or baseline
+        if kept is not None:
+            seed = kept.seed
+        elif seed is None:
+            seed = randbits(SEED_BITS)
+
+        asker = made_for(
+            dict(asked.flags),
+            replace(asked.options, reference=bool(asked.reference)),
+            seed=seed,
+            path=path or Path(),
+            reference=asked.reference,
+        )
         path = path or fresh_folder(asker.first.settings, "check")
         asker.path = path
-        required_of(asker.schedule)  # a slip in the flags is said now, not behind the last answer
+        # A slip in the flags is reported now, not after the last answer.
+        required_of(asker.schedule)
         accepted_of(asker.schedule)
-        if earlier and list(asker.schedule.sizes) != earlier.sizes:
+        sizes = list(asker.schedule.sizes)
+        if earlier and earlier.sizes != sizes:
             raise NeedlemapError(
                 f"'{path}' holds a check of {', '.join(map(short_size, earlier.sizes))} tokens, "
-                f"not of {', '.join(map(short_size, asker.schedule.sizes))}. Give another folder "
-                "with -o."
+                f"not of {', '.join(map(short_size, sizes))}. Give another folder with -o."
             )
         looks, failed = earlier.seen if earlier else ([], {})
-        made = cls(asked, Families(path, "check", ()), asker, looks, failed)
-        if asked.baseline and base:
-            if base.sizes != list(asker.schedule.sizes) or base.seed != seed:
+        check = cls(
+            asked=asked,
+            folder=Families(path, "check", ()),
+            asker=asker,
+            looks=looks,
+            failed=failed,
+        )
+        if asked.baseline and baseline:
+            if baseline.sizes != sizes or baseline.seed != seed:
                 raise SettingsError(
                     f"--baseline {asked.baseline} asked other prompts: give --max-length "
-                    f"{base.max_length}, its needle and its template, and a folder of its own."
+                    f"{baseline.max_length}, its needle and its template, and a folder of its own."
                 )
-            made.before = stored_in(asked.baseline)
-        return made
+            check.before = stored_in(asked.baseline)
+        return check
 
     @property
     def tokenizer_assumed(self) -> bool:
-        """Whether lengths are another vocabulary's, as the model's own is not known."""
+        """Return True if lengths count another vocabulary, as the model's own is not known."""
         flags = self.asker.flags
         return flags.get("tokenizer") == ANY and "tokenizer" not in self.asked.flags
 
     def earlier(self) -> Answers:
-        """What the check of before answered to the same asks."""
-        found = Answers()
+        """Return what the earlier check answered to the same prompts."""
+        answers = Answers()
         for reply in self.answers.by_key.values():
             record = self.before.get(_record_key(reply.ask))
             if record is not None and reply.secret in record.keywords:
-                found.add(self.asker.reply(reply.ask, record))
-        return found
+                answers.add(self.asker.reply(reply.ask, record))
+        return answers
 
     @without_limit()
     def judged(self) -> Checked:
-        """What is known, at the alpha that is left for this look."""
+        """Return what is known, at the alpha that is left for this look."""
         size = len(self.answers)
         if size and self.looks[-1:] != [size]:
             self.looks.append(size)
         look = max(1, len(self.looks))
-        made = judge(self.asker.schedule, self.answers, look, self.failed)
+        schedule = self.asker.schedule
+        checked = judge(schedule, self.answers, look, self.failed)
         if self.asked.options.moves:
+            # It loads the gauge's engine, which other checks do not need.
             from needlemap.servers.check.coarse import judge_cache
 
-            made = judge_cache(self.asker, made, self.answers)
+            checked = judge_cache(self.asker, checked, self.answers)
         if self.asked.baseline:
-            name = str(self.asked.baseline)
-            schedule = self.asker.schedule
-            made = judge_change(schedule, made, self.answers, self.earlier(), name, look)
-        findings = tuple(self._spent(each) for each in made.findings)
-        self.failed.update((each.probe, each) for each in findings if each.state == FAIL)
-        return replace(made, findings=findings)
+            checked = judge_change(
+                schedule,
+                checked,
+                self.answers,
+                self.earlier(),
+                str(self.asked.baseline),
+                look,
+            )
+        findings = tuple(self._with_cost(finding) for finding in checked.findings)
+        for finding in findings:
+            if finding.state == FAIL:
+                self.failed[finding.probe] = finding
+        return replace(checked, findings=findings)
 
-    def _spent(self, finding: Finding) -> Finding:
-        """It with the tokens that were sent for it, and the time that answers took."""
-        probe = self.asker.schedule.probes[finding.probe]
-        ways = probe.ways(self.asker.schedule)
-        rows = [each for each in self.answers.by_key.values() if each.ask.way in ways]
-        tokens, seconds = sum(row.tokens for row in rows), sum(row.seconds for row in rows)
-        return replace(finding, tokens=tokens, seconds=round(seconds, 3))
+    def _with_cost(self, finding: Finding) -> Finding:
+        """Return a finding with the tokens that were sent for it, and the time of its answers."""
+        schedule = self.asker.schedule
+        ways = schedule.probes[finding.probe].ways(schedule)
+        replies = [
+            reply
+            for reply in (*self.answers.by_key.values(), *self.answers.prefills.values())
+            if (reply.ask.source or reply.ask.way) in ways
+        ]
+        return replace(
+            finding,
+            tokens=sum(reply.tokens for reply in replies),
+            seconds=round(sum(reply.seconds for reply in replies), 3),
+        )
 
-    def write(self, found: Checked | None) -> None:
-        """Keep what is known."""
+    def write(self, checked: Checked | None) -> None:
+        """Write check.json. checked: what is known; None before anything is."""
         schedule, settings = self.asker.schedule, self.asker.first.settings
         file = CheckFile(
             seed=self.asker.seed,
@@ -163,62 +226,82 @@ class Check:
             load=schedule.options.load,
             sizes=list(schedule.sizes),
             looks=self.looks,
-            verdict=found.verdict if found else None,
-            not_asked=list(found.not_asked) if found else [],
-            lacking=dict(found.lacking) if found else {},
-            findings=list(found.findings) if found else list(self.failed.values()),
+            verdict=checked.verdict if checked else None,
+            not_asked=list(checked.not_asked) if checked else [],
+            lacking=dict(checked.lacking) if checked else {},
+            findings=list(checked.findings) if checked else list(self.failed.values()),
         )
         CHECK.write(self.folder.path, file)
 
 
-def stored_in(path: Path) -> dict[tuple[str, int, float, int], Record]:
-    """The last scored record of each place of each family of a check's folder."""
-    found = dict[tuple[str, int, float, int], Record]()
-    for each in folders_in(path):
-        for record in RunFolder(each).records():
-            at = each.name, record.length_tokens, round(record.depth, 8), record.repeat
-            if record.scored or at not in found:
-                found[at] = record
-    return found
+def stored_in(path: Path) -> dict[RecordKey, Record]:
+    """Return the last scored record of each place of each family in a check's folder."""
+    records = dict[RecordKey, Record]()
+    for folder in folders_in(path):
+        for record in RunFolder(folder).records():
+            key = folder.name, record.length_tokens, round(record.depth, 8), record.repeat
+            if record.scored or key not in records:
+                records[key] = record
+    return records
 
 
 def folders_in(path: Path) -> list[Path]:
-    """The folders of the families that a check has begun."""
-    named = sorted(path.iterdir()) if path.is_dir() else ()
-    return [each for each in named if each.is_dir() and is_regular(each / RUN_FILE)]
+    """Return the folders of the families that a check has begun."""
+    if not path.is_dir():
+        return []
+    return [
+        folder
+        for folder in sorted(path.iterdir())
+        if folder.is_dir() and is_regular(folder / RUN_FILE)
+    ]
 
 
 def begun_in(path: Path | None) -> list[str]:
-    """Names of the folders in a check's that its asks may go on with."""
-    return [each.name for each in folders_in(path) if _FAMILY.fullmatch(each.name)] if path else []
+    """Return the names of the folders in a check's that can be resumed."""
+    if path is None:
+        return []
+    return [folder.name for folder in folders_in(path) if _FAMILY.fullmatch(folder.name)]
 
 
 def worst_in(path: Path, probe: str) -> Worst:
-    """The shortest trial that shows what a probe of a check found. Raises NeedlemapError without
-    one."""
-    found = {each.probe: each.worst for each in CHECK.read(path).findings}
-    if probe not in found:
-        raise SettingsError(f"'{path}' has no probe '{probe}'. {did_you_mean(probe, found)}")
-    worst = found[probe]
+    """Return the shortest trial that shows what a probe found.
+
+    Raises NeedlemapError if there is none.
+    """
+    worst_by_probe = {finding.probe: finding.worst for finding in CHECK.read(path).findings}
+    if probe not in worst_by_probe:
+        raise SettingsError(
+            f"'{path}' has no probe '{probe}'. {did_you_mean(probe, worst_by_probe)}"
+        )
+    worst = worst_by_probe[probe]
     if worst is None:
         raise NeedlemapError(
             f"Probe '{probe}' found nothing in '{path}', so there is no worst prompt."
         )
-    if not plain_name(worst.way):  # a stranger's file may name any folder of this machine
+    # A stranger's file may name any folder of this machine.
+    if not plain_name(worst.way):
         raise NeedlemapError(f"'{path / CHECK.file}' names a folder outside of the check's.")
     return worst
 
 
 def show_nothing(asks: Sequence[Ask], done: int) -> None:
-    """Hears that a batch is about to be asked, after so many answers."""
+    """Hear that a batch is sent next, after so many answers."""
 
 
 class ProbesOnSchedule:
-    """Batch by batch what the schedule of a check says, until nothing is left, a limit is met or
-    the server is gone. Finds the verdict.
+    """A check that sends what its schedule says, until nothing is left, a limit is met or the
+    server is gone.
 
-    make, elsewhere: of the model, and of the reference. stopped: why not all was asked. missed:
-    what to say where the first prompts were all missed.
+    Attributes:
+        check: The check on disk.
+        stopped: Why not all was sent; '' if all was.
+        missed: What to say if the first prompts were all missed; '' else.
+        failures: The failed requests so far.
+        finishes: How the answers ended, in the server's words.
+
+    Args:
+        progress: Called with the prompts of each batch, and how many answers there are.
+        make, elsewhere: Makers of the model and of the reference.
     """
 
     def __init__(
@@ -228,52 +311,86 @@ class ProbesOnSchedule:
         make: MakeModel = make_model,
         elsewhere: MakeModel = make_model,
     ) -> None:
-        self.check, self.progress = check, progress
-        models = {"": make, BESIDE: elsewhere}
+        self.check = check
+        self.progress = progress
+        self.stopped = ""
+        self.missed = ""
+        self.failures = Failures()
+        self.finishes = list[str | None]()
+        models = {"": make, BESIDE: elsewhere, PREFILLED: prefilling(make)}
         self._campaign = Campaign(folders_in(check.folder.path), models)
-        self.stopped = self.missed = ""
-        self.failing, self.finishes = Failures(), list[str | None]()
-        self._limited = False
+        self._is_limited = False
         self._stored = stored_in(check.folder.path)
         self._prompts = BuiltAhead(self._trials)
 
     async def run(self) -> Checked:
-        """The verdict, once all is asked. Raises NeedlemapError where nothing could be asked."""
+        """Send, and return the verdict. Raises NeedlemapError if no request was answered."""
         async with self._campaign:
-            return await self._ask_all()
+            return await self._run_in_campaign()
 
-    async def _ask_all(self) -> Checked:
-        check = self.check
-        schedule, answers, path = check.asker.schedule, check.answers, check.folder.path
+    async def _run_in_campaign(self) -> Checked:
+        check, path = self.check, self.check.folder.path
         check_price(check.asker.first.settings)
         if not CHECK.is_in(path):
             begin_families(path, "check", ("cold",))
             check.write(None)
         try:
-            while (batch := schedule.next(answers)) is not None:
+            while (batch := check.asker.schedule.next(check.answers)) is not None:
                 await self._ask(batch)
                 self._look_at_first()
-            await self._window()
-        except LimitReached as error:  # while prompts were built
-            self.stopped, self._limited = str(error), True
+            await self._ask_window()
+        except LimitReached as error:
+            # While prompts were built.
+            self._stop_at_limit(error)
         finally:
             self._prompts.close()
-            found = check.judged()
-            if self.missed:  # nothing else was asked, and all of it was lost
-                claim, more = "the first prompts were all missed", "look at --needle and --template"
-                verdict = replace(found.verdict, word=SUSPECT, claim=claim, next=more)
-                found = replace(found, verdict=verdict)
-            check.write(found)
-        if not any(reply.measured for reply in answers.by_key.values()):
-            self._nothing()
-        return found
+            checked = check.judged()
+            if self.missed:
+                # Nothing else was sent, and all of it was lost.
+                verdict = replace(
+                    checked.verdict,
+                    word=SUSPECT,
+                    claim="the first prompts were all missed",
+                    next="look at --needle and --template",
+                )
+                checked = replace(checked, verdict=verdict)
+            check.write(checked)
+        if not self._has_answer:
+            raise no_answer(self.why, limited=self._is_limited)
+        return checked
+
+    @property
+    def _has_answer(self) -> bool:
+        return any(reply.measured for reply in self.check.answers.by_key.values())
+
+    def _stop_at_limit(self, error: LimitReached) -> None:
+        self.stopped = str(error)
+        self._is_limited = True
 
     async def _ask(self, batch: AskBatch) -> None:
-        """Take what is on disk, and ask the rest, while the prompts of the next batch are
-        built."""
+        """Take what is on disk and send the rest, while the prompts of the next batch are built."""
+        answers = self.check.answers
+        unsent = self._take_stored(batch.asks)
+        if not unsent:
+            return
+        self.progress(unsent, len(answers))
+        try:
+            trials = self._prompts.of(unsent)
+        except LimitReached as error:
+            # What is on disk after it is judged all the same.
+            self._stop_at_limit(error)
+            answers.tried.update(ask.key for ask in unsent)
+            return
+        self._build_next(batch)
+        groups = [unsent] if batch.together else [[ask] for ask in unsent]
+        for group in groups:
+            await self._ask_together(group, trials)
+
+    def _take_stored(self, asks: Iterable[Ask]) -> list[Ask]:
+        """Take the answers that are on disk, and return the prompts that are to be sent."""
         answers, asker = self.check.answers, self.check.asker
-        left = []
-        for ask in batch.asks:
+        unsent = []
+        for ask in asks:
             record = self._stored.get(_record_key(ask))
             if record is not None and record.scored:
                 answers.add(asker.reply(ask, record))
@@ -282,169 +399,189 @@ class ProbesOnSchedule:
                 if record is not None:
                     answers.add(asker.reply(ask, record))
             else:
-                left.append(ask)
-        if not left:
-            return
-        self.progress(left, len(answers))
-        try:
-            trials = self._prompts.of(left)
-        except LimitReached as error:  # what is on disk behind it is judged all the same
-            self.stopped, self._limited = str(error), True
-            answers.tried.update(ask.key for ask in left)
-            return
-        self._build_behind(batch)
-        for group in [left] if batch.together else [[ask] for ask in left]:
-            await self._ask_at_once(group, trials)
+                unsent.append(ask)
+        return unsent
 
-    def _build_behind(self, batch: AskBatch) -> None:
-        """Have the prompts of the batch behind one built, where it is known and all of it is
-        left to ask."""
-        behind = self.check.asker.schedule.batch_behind(batch)
-        if behind and not any(
-            _record_key(ask) in self._stored or self._is_left_out(ask) for ask in behind.asks
-        ):
-            self._prompts.begin(behind.asks)
+    def _build_next(self, batch: AskBatch) -> None:
+        """Have the prompts of the next batch built, if it is known and nothing of it was sent."""
+        following = self.check.asker.schedule.batch_behind(batch)
+        if following is None:
+            return
+        for ask in following.asks:
+            if _record_key(ask) in self._stored or self._is_left_out(ask):
+                return
+        self._prompts.begin(following.asks)
 
     def _trials(self, asks: Sequence[Ask]) -> dict[Key, Trial]:
-        """The prompts of some asks, by the asks' keys."""
-        asker, found = self.check.asker, dict[Key, Trial]()
+        """Build the prompts of some asks, by the asks' keys."""
+        asker = self.check.asker
         groups = defaultdict[tuple[object, ...], list[Ask]](list)
         for ask in asks:
             groups[ask.family, ask.haystack].append(ask)
+        by_key = dict[Key, Trial]()
         for group in groups.values():
-            if group[0].way.startswith(BESIDE):
-                own = [replace(ask, way=ask.way.removeprefix(BESIDE)) for ask in group]
-                made = asker.experiment(own)
-                for ask, each in zip(group, own, strict=True):
-                    found[ask.key] = asker.elsewhere(ask, made[each.key])[1]
+            if group[0].position:
+                for ask in group:
+                    answer = self.check.answers.by_key[answered_by(ask).key]
+                    by_key[ask.key] = asker.prefill(ask, answer)
+            elif group[0].way.startswith(BESIDE):
+                here = [_without_reference(ask) for ask in group]
+                trials = asker.experiment(here)
+                for ask, ask_here in zip(group, here, strict=True):
+                    _, by_key[ask.key] = asker.elsewhere(ask, trials[ask_here.key])
             else:
-                found |= asker.experiment(group)
-        order = [found[ask.key] for ask in asks]
-        first = experiment_of(asker.resolved(_own(asks[0])), order[:1])
-        told = marked(first, order)
-        return {ask.key: trial for ask, trial in zip(asks, told, strict=True)}
+                by_key |= asker.experiment(group)
+
+        ordered = [by_key[ask.key] for ask in asks]
+        first = experiment_of(asker.resolved(_without_reference(asks[0])), ordered[:1])
+        marked_trials = marked(first, ordered)
+        return {ask.key: trial for ask, trial in zip(asks, marked_trials, strict=True)}
 
     def _is_left_out(self, ask: Ask) -> bool:
-        """Whether nothing more is asked, or nothing so long."""
-        return bool(
-            self.stopped or (self.failing.refused_from and ask.length >= self.failing.refused_from)
-        )
+        """Return True if nothing more is sent, or nothing as long as this."""
+        if self.stopped:
+            return True
+        refused_from = self.failures.refused_from
+        return refused_from is not None and ask.length >= refused_from
 
-    async def _ask_at_once(self, asks: Sequence[Ask], trials: Mapping[Key, Trial]) -> None:
-        """Ask some prompts at the same time, and take what came of each."""
-        check, answers, wanted = self.check, self.check.answers, list[Ask]()
+    async def _ask_together(self, asks: Iterable[Ask], trials: Mapping[Key, Trial]) -> None:
+        """Send some prompts at the same time, and take what came of each."""
+        asker, answers = self.check.asker, self.check.answers
+        unsent = list[Ask]()
         for ask in asks:
             if self._is_left_out(ask):
                 answers.tried.add(ask.key)
             else:
-                wanted.append(ask)
-                self._named(ask.family)
-        if not wanted:
+                unsent.append(ask)
+                self._add_family(ask.family)
+        if not unsent:
             return
-        options, first = check.asker.schedule.options, check.asker.first.settings
-        scored = int(any(reply.measured for reply in answers.by_key.values()))
-        steps = [self._step(ask, trials[ask.key]) for ask in wanted]
-        at_a_time = max(first.concurrency, options.load)
         records, outcome = await self._campaign.ask_together(
-            steps, at_a_time=at_a_time, scored=scored
+            [self._step(ask, trials[ask.key]) for ask in unsent],
+            at_a_time=max(asker.first.settings.concurrency, asker.schedule.options.load),
+            scored=int(self._has_answer),
         )
-        for ask, record in zip(wanted, records, strict=True):
-            if record is None:
-                self.stopped = self.stopped or str(outcome.stopped or "a limit is reached")
-                self._limited = True
-                answers.tried.add(ask.key)
-            else:
+        for ask, record in zip(unsent, records, strict=True):
+            if record is not None:
                 self._take(ask, record, outcome)
+                continue
+            self.stopped = self.stopped or str(outcome.stopped or "a limit is reached")
+            self._is_limited = True
+            answers.tried.add(ask.key)
 
     def _step(self, ask: Ask, trial: Trial) -> Step:
-        asker, beside = self.check.asker, ask.way.startswith(BESIDE)
-        resolved = asker.families[ask.family] if beside else asker.resolved(ask)
-        folder = RunFolder(self.check.folder.folder(ask.family))
-        return Step(ask.family, trial, resolved, folder, BESIDE if beside else "")
+        asker = self.check.asker
+        if ask.way.startswith(BESIDE):
+            resolved, model = asker.families[ask.family], BESIDE
+        else:
+            resolved, model = asker.resolved(ask), PREFILLED if ask.position else ""
+        return Step(
+            family=ask.family,
+            trial=trial,
+            resolved=resolved,
+            folder=RunFolder(self.check.folder.folder(ask.family)),
+            model=model,
+        )
 
     def _take(self, ask: Ask, record: Record, outcome: Outcome) -> None:
-        """Take an answer, or what a failure says of all that follows."""
-        answers = self.check.answers
-        reply = self.check.asker.reply(ask, record)
-        answers.add(reply)
+        """Take an answer, or what a failure says of all prompts that follow."""
+        self.check.answers.add(self.check.asker.reply(ask, record))
+        if ask.position:
+            # Whether a server can score its answer says nothing of other prompts.
+            return
         self.finishes.append(record.finish)
-        if ask.way != "beyond" and not ask.way.endswith(ROOMY):
-            measured = any(each.measured for each in answers.by_key.values())
-            self.failing.take(record, ask.length, outcome.hopeless, answered=measured)
-            self.stopped = self.stopped or self.failing.ended
+        # These prompts may be refused by a sound server.
+        if ask.way == "beyond" or ask.way.endswith(ROOMY):
+            return
+        self.failures.take(record, ask.length, outcome.hopeless, answered=self._has_answer)
+        self.stopped = self.stopped or self.failures.ended
 
-    def _named(self, name: str) -> None:
+    def _add_family(self, name: str) -> None:
         """Have suite.json name a family."""
         path, names = self.check.folder.path, self.check.folder.names
         if name not in names:
             self.check.folder = Families(path, "check", (*names, name))
             rewrite_families(self.check.folder)
 
-    async def _window(self) -> None:
-        """The end of the context, where it is known and lengths are the model's own."""
-        if self.stopped or self.failing.refused_from:
+    async def _ask_window(self) -> None:
+        """Send prompts to the end of the context, if it is known and lengths are the model's."""
+        if self.stopped or self.failures.refused_from:
             return
         asker = self.check.asker
-        asks = asker.window(framing_of(self.check.answers))
-        for ask in asks:
+        for ask in asker.window(framing_of(self.check.answers)):
             record = self._stored.get(_record_key(ask))
             if record is not None:
                 self.check.answers.add(asker.reply(ask, record))
-                continue
-            await self._ask_at_once([ask], self._counted_there([ask]))
+            else:
+                await self._ask_together([ask], self._trials_as_counted([ask]))
 
     @without_limit()
     def _look_at_first(self) -> None:
-        """Stop where the first prompts were all missed: what to try is said in one line. A model
-        that is known to find them is not at fault, so its server's misses are findings."""
-        answers = self.check.answers
-        if self.stopped or len(answers) > 4 * FIRST or self.check.asker.schedule.options.holds:
+        """Stop if the first prompts were all missed, with a line that says what to try.
+
+        If the model is known to find them, its server's misses are findings. If it gives
+        log-probabilities, equal ways of asking judge without a right answer. Without these they do
+        if that probe was typed.
+        """
+        answers, schedule = self.check.answers, self.check.asker.schedule
+        if self.stopped or len(answers) > _FIRST_ANSWERS or schedule.options.holds:
             return
-        rows = [reply for reply in answers.by_key.values() if reply.measured]
-        if len({row.ask.prompt for row in rows}) < FIRST or any(row.right for row in rows):
+        replies = [reply for reply in answers.by_key.values() if reply.measured]
+        prompts = {reply.ask.prompt for reply in replies}
+        if len(prompts) < FIRST or any(reply.right for reply in replies):
             return
-        row = rows[-1]
-        question = self._counted_there([row.ask])[row.ask.key].item.question
-        said = row.answer if len(row.answer) <= 120 else f"{row.answer[:119]}…"
-        self.missed = (
-            f"the first {len(rows)} prompts of {row.ask.length:,} tokens were all missed; to "
-            f"{question!r} it said {said!r}. A model that knows one kind of fact is given it with "
-            "--needle, --question, --keywords and --draw; one that thinks first needs "
-            "--thinking-tokens; else look at --template and --max-answer-tokens"
+        gives_nats = (
+            WAYS in schedule.probes
+            and not schedule.options.quick
+            and any(reply.steps for reply in replies)
         )
+        if gives_nats or WAYS in schedule.options.probes:
+            return
+        self.missed = self._missed_words(replies)
         self.stopped = self.missed
 
-    def _counted_there(self, asks: Sequence[Ask]) -> dict[Key, Trial]:
-        """The prompts of some asks, as long as the server counts them."""
+    def _missed_words(self, replies: Sequence[Reply]) -> str:
+        last = replies[-1]
+        question = self._trials_as_counted([last.ask])[last.ask.key].item.question
+        answer = last.answer
+        if len(answer) > _SHOWN:
+            answer = f"{answer[: _SHOWN - 1]}…"
+        return (
+            f"the first {len(replies)} prompts of {last.ask.length:,} tokens were all missed; to "
+            f"{question!r} it said {answer!r}. A model that knows one kind of fact is given it "
+            "with --needle, --question, --keywords and --draw; one that thinks first needs "
+            "--thinking-tokens; else look at --template and --max-answer-tokens. To judge the "
+            "server by equal ways of asking alone, type --probe ways"
+        )
+
+    def _trials_as_counted(self, asks: Sequence[Ask]) -> dict[Key, Trial]:
+        """Build the prompts of some asks, as long as the server counts them."""
         framing = framing_of(self.check.answers) or 0
         return self._prompts.call(lambda: self.check.asker.experiment(asks, framing))
 
     @property
     def why(self) -> str:
-        """Why not all was asked, in words."""
-        failing = self.failing
-        if failing.refused_from and not self.stopped:
+        """Return why not all was sent, in words."""
+        failures = self.failures
+        if failures.refused_from and not self.stopped:
             return (
-                f"the model refused prompts of {failing.refused_from:,} tokens "
-                f"({failing.refusal}); give a smaller --max-length"
+                f"the model refused prompts of {failures.refused_from:,} tokens "
+                f"({failures.refusal}); give a smaller --max-length"
             )
         return self.stopped
 
-    def _nothing(self) -> None:
-        """Raises NeedlemapError where no answer ever came."""
-        raise no_answer(self.why, limited=self._limited)
 
-
-def _own(ask: Ask) -> Ask:
+def _without_reference(ask: Ask) -> Ask:
+    """Return the ask of the server itself for the same prompt."""
     return replace(ask, way=ask.way.removeprefix(BESIDE))
 
 
-def _record_key(ask: Ask) -> tuple[str, int, float, int]:
+def _record_key(ask: Ask) -> RecordKey:
     return ask.family, ask.length, round(ask.depth, 8), ask.repeat
 
 
 def rewrite_families(folder: Families) -> None:
-    """suite.json with the families that were begun so far."""
+    """Write suite.json with the families that were begun so far."""
     before = families_of(folder.path)
     names = [name for name in before.names if (folder.path / name / RUN_FILE).exists()]
     names += [name for name in folder.names if name not in names]

@@ -1,4 +1,4 @@
-"""A check beside an earlier one of the same prompts: what stayed as it was, and what was lost."""
+"""Compare a check with an earlier one of the same prompts: unchanged rows, and losses."""
 
 from __future__ import annotations
 
@@ -15,59 +15,104 @@ from needlemap.stats.exact import lost_by_chance
 from needlemap.stats.verdicts import FAIL, PASS
 from needlemap.text import counted
 
-NEW_LOSS = 0.10  # upper end below which a row stayed as it was
+# Upper end of the interval of the net loss below which a row counts as unchanged.
+NEW_LOSS = 0.10
 
 
 def judge_change(
-    schedule: Schedule, found: Checked, now: Answers, before: Answers, name: str, look: int = 1
+    schedule: Schedule,
+    checked: Checked,
+    now: Answers,
+    before: Answers,
+    name: str,
+    look: int = 1,
 ) -> Checked:
-    """The verdict of the change. A row that stayed as it was counts as passed, for the change
-    only; a row whose answers are lost beside the earlier check fails. name: the earlier
-    check's."""
-    findings, same = [], 0
-    for finding in found.findings:
+    """Return the verdict of the change since an earlier check.
+
+    A row that stayed the same counts as passed, for the change only. A row that lost answers
+    since the earlier check fails. name: the earlier check's.
+    """
+    findings = []
+    unchanged = 0
+    for finding in checked.findings:
         probe = schedule.probes[finding.probe]
         if not finding.sizes or finding.state == "not applicable":
             findings.append(finding)
             continue
+
         level = probe.level(look, len(schedule.sizes))
-        rows = [judge_row(schedule, probe, row, now, before, level) for row in finding.sizes]
-        same += sum(a.state == PASS != b.state for a, b in zip(rows, finding.sizes, strict=True))
+        rows = []
+        for row in finding.sizes:
+            changed_row = judge_row(
+                schedule=schedule,
+                probe=probe,
+                row=row,
+                now=now,
+                before=before,
+                level=level,
+            )
+            if changed_row.state == PASS and row.state != PASS:
+                unchanged += 1
+            rows.append(changed_row)
         changed = probe.whole(rows, finding.accepted)
         findings.append(replace(changed, tokens=finding.tokens, seconds=finding.seconds))
-    made = settle(schedule, findings)
-    rows_said = f"{counted(same, 'row')} stayed as before" if same else "no row needed it"
-    scope = f"for the change only, beside {name} ({rows_said})"
-    scope = "; ".join(filter(None, (scope, made.verdict.scope)))
-    return replace(made, verdict=replace(made.verdict, scope=scope))
+
+    settled = settle(schedule, findings)
+    rows_text = f"{counted(unchanged, 'row')} stayed as before" if unchanged else "no row needed it"
+    scope = f"for the change only, beside {name} ({rows_text})"
+    if settled.verdict.scope:
+        scope = f"{scope}; {settled.verdict.scope}"
+    return replace(settled, verdict=replace(settled.verdict, scope=scope))
 
 
 def judge_row(
-    schedule: Schedule, probe: Probe, row: AtSize, now: Answers, before: Answers, level: float
+    schedule: Schedule,
+    probe: Probe,
+    row: AtSize,
+    now: Answers,
+    before: Answers,
+    level: float,
 ) -> AtSize:
-    """A row beside the same row of before."""
-    pairs = same_asks(schedule, probe, row.size, now, before)
+    """Return a row as the same prompts of the earlier check change it."""
+    pairs = same_asks(schedule, probe, size=row.size, now=now, before=before)
     if not pairs:
         return row
-    lost = [pair for pair in pairs if pair[0].right and not pair[1].right]
-    gained = [pair for pair in pairs if pair[1].right and not pair[0].right]
+
+    lost = [(old, new) for old, new in pairs if old.right and not new.right]
+    gained = [(old, new) for old, new in pairs if new.right and not old.right]
     effect = net_loss(len(lost), len(gained), len(pairs))
-    assert effect is not None  # there are some
+    # There are pairs, so there is an effect.
+    assert effect is not None
     p = lost_by_chance(*haystacks_apart(lost, gained, ()))
     said = f"{row.said}; {len(lost)} of {len(pairs)} newly lost, {len(gained)} gained"
     if lost and p <= level:
-        worst = Worst.of(lost[0][1])
-        return replace(row, state=FAIL, p=p, effect=effect, said=said, worst=worst)
+        _, first_loss = lost[0]
+        return replace(
+            row,
+            state=FAIL,
+            p=p,
+            effect=effect,
+            said=said,
+            worst=Worst.of(first_loss),
+        )
     if row.state != PASS and len(pairs) >= LEAST and effect.high < NEW_LOSS:
-        upper = 100 * effect.high
-        return replace(row, state=PASS, upper=upper, effect=effect, said=said)
+        return replace(
+            row,
+            state=PASS,
+            upper=100 * effect.high,
+            effect=effect,
+            said=said,
+        )
     return row
 
 
 def same_asks(
     schedule: Schedule, probe: Probe, size: int, now: Answers, before: Answers
 ) -> Sequence[tuple[Reply, Reply]]:
-    """Answers to the same asks of a probe: before, then now."""
-    rows = now.of(size, *sorted(probe.ways(schedule)))
-    pairs = ((before.by_key.get(reply.ask.key), reply) for reply in rows)
-    return [(old, new) for old, new in pairs if old is not None and old.measured]
+    """Return the answers of both checks to the same asks of a probe, the earlier one first."""
+    pairs = []
+    for reply in now.of(size, *sorted(probe.ways(schedule))):
+        earlier = before.by_key.get(reply.ask.key)
+        if earlier is not None and earlier.measured:
+            pairs.append((earlier, reply))
+    return pairs

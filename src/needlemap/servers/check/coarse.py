@@ -1,8 +1,8 @@
-"""A coarse cache told from a fault, where a server of the gauge moves margins.
+"""Tell a coarse cache from a fault if a server of the gauge moves margins.
 
 The package's NumPy engine computes some of the prompts again with rounded keys and values. What
-moves margins as rounding does is a coarse cache: a choice. All else is a fault, also mantissas
-that are cut off.
+moves margins as rounding does is a coarse cache, which is a choice. All else is a fault, mantissas
+that are cut off included.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 
 Nats = NDArray[np.float64]
 Cache = Literal["", "coarser", "cut off"]
-PROMPTS = 8  # that are computed again
+# Prompts that are computed again.
+PROMPTS = 8
 # Correlation of moves from which on they are of one kind: with another kind's it was 0.6 at most.
 # A server in bfloat16 that cut mantissas off had 0.79, as its other noise is in the moves too.
 ALIKE = 0.7
-LEFT = 0.5  # share of the moves that a cache leaves unexplained, at most
+# Share of the moves that a cache leaves unexplained, at most.
+LEFT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,62 +51,75 @@ class Moved:
 
 
 def judge_cache(asker: Asker, checked: Checked, answers: Answers) -> Checked:
-    """The verdict, in which margins that a coarse cache moved are no fault, unless the cache
-    was said to be as fine as the weights."""
-    found = next((each for each in checked.findings if each.probe == "reference"), None)
-    if found is None or found.state != FAIL or asker.reference != REFERENCE:
+    """Return the verdict in which margins that a coarse cache moved are no fault.
+
+    They stay a fault if the cache was said to be as fine as the weights.
+    """
+    reference = next((row for row in checked.findings if row.probe == "reference"), None)
+    if reference is None or reference.state != FAIL or asker.reference != REFERENCE:
         return checked
-    if any(row.lost for row in found.sizes):
+    if any(row.lost for row in reference.sizes):
         return checked
-    if not (cache := cache_of(moved_prompts(asker, answers))):
+    cache = cache_of(moved_prompts(asker, answers))
+    if not cache:
         return checked
-    probe = asker.schedule.probes["reference"]
+
     exact = asker.schedule.options.exact
-    rows = [said_of(row, answers, cache, exact=exact) for row in found.sizes]
-    told = probe.whole(rows, found.accepted)
-    told = replace(told, tokens=found.tokens, seconds=found.seconds)
-    findings = [told if each is found else each for each in checked.findings]
+    rows = [explained_row(row, answers, cache, exact=exact) for row in reference.sizes]
+    probe = asker.schedule.probes["reference"]
+    explanation = replace(
+        probe.whole(rows, reference.accepted),
+        tokens=reference.tokens,
+        seconds=reference.seconds,
+    )
+    findings = [explanation if finding is reference else finding for finding in checked.findings]
     return settle(asker.schedule, findings, unmeasured(answers))
 
 
-def said_of(row: AtSize, answers: Answers, cache: Cache, *, exact: bool) -> AtSize:
-    """A row that failed by its margins, as that cache explains it."""
+def explained_row(row: AtSize, answers: Answers, cache: Cache, *, exact: bool) -> AtSize:
+    """Return a row that failed by its margins, as that cache explains it."""
     if row.state != FAIL:
         return row
     pairs = answers.same_prompt(row.size, FIRST_BESIDE, FIRST)
-    apart = (nats_apart(there.margins, here.margins) for there, here in pairs)
-    moved = middle([nats for nats in apart if nats is not None])
-    by = f"{moved.value:.2g} [{moved.low:.2g}, {moved.high:.2g}]" if moved else "0"
+    moves = (nats_apart(reference.margins, server.margins) for reference, server in pairs)
+    effect = middle([nats for nats in moves if nats is not None])
+    by = f"{effect.value:.2g} [{effect.low:.2g}, {effect.high:.2g}]" if effect else "0"
     if cache == "cut off":
         said = f"the cache's mantissas are cut off: margins move by {by} nats a token"
     else:
         said = f"cache coarser than the weights by {by} nats a token"
     state: Word = FAIL if exact or cache == "cut off" else SUSPECT
-    return replace(row, state=state, effect=moved, said=said)
+    return replace(row, state=state, effect=effect, said=said)
 
 
-def cache_of(moved: Sequence[Moved]) -> Cache:
-    """The cache that moves margins as a server did; '' where none does."""
-    if not moved:
+def cache_of(prompts: Sequence[Moved]) -> Cache:
+    """Return the cache that moves margins as a server did; '' if none does."""
+    if not prompts:
         return ""
-    nats = np.concatenate([each.nats for each in moved])
-    exact = load_engine()
-    right = [computed(exact, each) for each in moved]
+    nats = np.concatenate([prompt.nats for prompt in prompts])
+    engine = load_engine()
+    exact_margins = [margins_by(engine, prompt) for prompt in prompts]
 
-    def likeness(rounded: Round) -> float:
-        engine = CoarseEngine(rounded)
-        made = [computed(engine, each) - own for each, own in zip(moved, right, strict=True)]
-        return explained(nats, np.concatenate(made))
+    def likeness(rounding: Round) -> float:
+        coarse_engine = CoarseEngine(rounding)
+        moves = [
+            margins_by(coarse_engine, prompt) - exact
+            for prompt, exact in zip(prompts, exact_margins, strict=True)
+        ]
+        return explained(nats, np.concatenate(moves))
 
-    cut_off, coarser = likeness(fp8_cut_off), max(map(likeness, COARSER))
+    cut_off = likeness(fp8_cut_off)
+    coarser = max(map(likeness, COARSER))
     if max(cut_off, coarser) < ALIKE:
         return ""
     return "cut off" if cut_off > coarser else "coarser"
 
 
-def explained(nats: Nats, made: Nats) -> float:
-    """How alike moves of margins are to those that a cache makes: their correlation, which
-    heeds no move that all tokens share; 0 where the cache leaves more than half of them.
+def explained(nats: Nats, cache_nats: Nats) -> float:
+    """Return how alike moves of margins are to those that a cache makes.
+
+    It is their correlation, which heeds no move that all tokens share; 0 if the cache leaves more
+    than half of the moves unexplained.
 
     >>> moves = np.array([0.5, -1.0, 0.2, -0.4])
     >>> round(explained(moves, 0.9 * moves), 2), explained(moves, -moves)
@@ -112,45 +127,55 @@ def explained(nats: Nats, made: Nats) -> float:
     >>> round(explained(np.array([1.0, 1.1, 1.0, 1.1]), np.array([0.7, 0.7, 1.3, 1.3])), 2)
     0.0
     """
-    left = np.abs(nats - made).mean() > LEFT * np.abs(nats).mean()
-    if left or not np.std(nats) or not np.std(made):
+    leaves_too_much = np.abs(nats - cache_nats).mean() > LEFT * np.abs(nats).mean()
+    if leaves_too_much or not np.std(nats) or not np.std(cache_nats):
         return 0.0
-    return max(0.0, float(np.corrcoef(nats, made)[0, 1]))
+    return max(0.0, float(np.corrcoef(nats, cache_nats)[0, 1]))
 
 
 def moved_prompts(asker: Asker, answers: Answers) -> list[Moved]:
-    """The first prompts of the shortest size, with the server's margins beside the
+    """Return first prompts of the shortest size with the server's margins next to the
     reference's."""
-    size, found = asker.schedule.sizes[0], list[Moved]()
-    for there, here in answers.same_prompt(size, FIRST_BESIDE, FIRST):
-        if there.right and here.right and len(found) < PROMPTS:
-            trial = asker.experiment([here.ask])[here.ask.key]
-            prompt = asker.elsewhere(there.ask, trial)[1].prompt
-            found += moved_prompt(prompt, here.answer, there.margins, here.margins)
-    return found
+    prompts = list[Moved]()
+    for reference, server in answers.same_prompt(asker.schedule.sizes[0], FIRST_BESIDE, FIRST):
+        if not (reference.right and server.right) or len(prompts) >= PROMPTS:
+            continue
+        trial = asker.experiment([server.ask])[server.ask.key]
+        _, reference_trial = asker.elsewhere(reference.ask, trial)
+        prompts += moved_prompt(
+            reference_trial.prompt,
+            server.answer,
+            there=reference.margins,
+            here=server.margins,
+        )
+    return prompts
 
 
 def moved_prompt(
     prompt: Prompt, answer: str, there: Margins | None, here: Margins | None
 ) -> Sequence[Moved]:
-    """A prompt as the reference is fed it, with the margins of both, as far as both say the
-    same; none without margins."""
+    """Return a prompt as the reference is fed it, with its moves; () without margins.
+
+    The answer is taken as far as both say the same. there, here: margins of the reference and of
+    the server.
+    """
     alike = alike_margins(there, here)
     if not alike:
         return ()
     model = GaugeModel(NAME)
-    ids = model.answer_ids(prompt, answer)[: len(alike)]
-    nats = np.array([right - left for left, right in alike[: len(ids)]])
-    return (Moved(model.prompt_ids(prompt), ids, nats),)
+    answer_ids = model.answer_ids(prompt, answer)[: len(alike)]
+    nats = np.array([server - reference for reference, server in alike[: len(answer_ids)]])
+    return (Moved(ids=model.prompt_ids(prompt), answer=answer_ids, nats=nats),)
 
 
-def computed(engine: NumpyEngine, moved: Moved) -> Nats:
-    """By how many nats each token of an answer is likelier than the likeliest other."""
+def margins_by(engine: NumpyEngine, prompt: Moved) -> Nats:
+    """Return by how many nats each token of an answer is likelier than the likeliest other."""
     engine.crop(0)
-    ids, answer = moved.ids, moved.answer
-    logits = engine.extend_all(np.concatenate([ids, answer[:-1]]).astype(np.int32))[-len(answer) :]
-    at = np.arange(len(answer)), answer
-    own = logits[at].astype(np.float64)
-    logits[at] = -np.inf
-    margins: Nats = own - logits.max(axis=-1)
+    answer = prompt.answer
+    fed = np.concatenate([prompt.ids, answer[:-1]]).astype(np.int32)
+    logits = engine.extend_all(fed)[-len(answer) :]
+    places = np.arange(len(answer)), answer
+    answer_logits = logits[places].astype(np.float64)
+    logits[places] = -np.inf
+    margins: Nats = answer_logits - logits.max(axis=-1)
     return margins

@@ -1,5 +1,7 @@
-"""`needlemap check`: is this server right at length? What is found by length, a table of
-probes, an exit code."""
+"""`needlemap check`: is this server right at length?
+
+It prints what is found by length, a table of probes, and ends with an exit code.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,12 @@ from needlemap.servers.gauge.checkpoint import REFERENCE
 from needlemap.text import counted, short, tell
 from needlemap.trials.resolve import ANY
 
-MOST_QUICK = 8_192  # tokens, as 8k is typed
-_EVERY = 50  # answers between two lines of progress
-_TOKENS, _MINUTES = Unit(short), Unit("{:g}".format)
+# Tokens, as 8k is typed.
+MOST_QUICK = 8_192
+# Answers between two lines of progress.
+_EVERY = 50
+_TOKENS = Unit(short)
+_MINUTES = Unit("{:g}".format)
 PLAN = (
     Column("check", "check"),
     Column("prompts", "prompts", COUNT),
@@ -45,37 +50,41 @@ MINUTES = (
 
 
 def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
-    """Ask, report what each probe found; the exit code of the verdict."""
+    """Send the prompts, and report what each probe found. Return the verdict's exit code."""
     server = None if typed.plan else reach_server(flags)
-    asked = asked_of(typed, flags, known_as_gauge(typed.gauge, flags, server))
-    asked = asked if server is None else _with_context(asked, server)
-    check = Check.of(asked, typed.out)
+    options = options_of(typed, flags, known_as_gauge(typed.gauge, flags, server))
+    if server is not None:
+        options = _within_context(options, server)
+    check = Check.of(options, typed.out)
     if check.tokenizer_assumed:
         tell(f"note: the model's vocabulary is not known here: lengths count {ANY}'s tokens")
     if typed.plan:
         return show_plan(check, typed)
+
     quiet = bool(check.asker.first.settings.quiet)
     with terminable() as ending, hold_folder(check.folder.path):
         asking = ProbesOnSchedule(check, show_nothing if quiet else CheckProgress(check))
-        found = ending.finish(asking.run(), going_on(check.folder.path))
+        checked = ending.finish(asking.run(), going_on(check.folder.path))
     path = check.folder.path
     for line in list_unknown(asking.finishes):
         tell(line)
-    if found is None:
+    if checked is None:
         show_finding(report_of(check, check.judged()), typed, path)
         return ending.code
     if asking.missed:
         tell(f"needlemap: {asking.missed}.")
     else:
         say_stopped(asking.why, path)
-    return show_finding(report_of(check, found), typed, path, brief=bool(asking.missed))
+    return show_finding(report_of(check, checked), typed, path, brief=bool(asking.missed))
 
 
 def known_as_gauge(
     typed: bool | None, flags: Mapping[str, Any], server: Reached | None
 ) -> bool | None:
-    """Whether the model is the gauge: as typed, else by its answer; None where its name
-    decides."""
+    """Return whether the model is the gauge, as typed or else by its answer.
+
+    None if its name decides.
+    """
     if typed is not None or server is None:
         return typed
     name = str(flags.get("model", "")).partition("/")[2]
@@ -93,12 +102,13 @@ def longest_of(typed: str | None, *, quick: bool) -> int:
     return longest
 
 
-def asked_of(
-    typed: CheckFlags, flags: Mapping[str, Any], gauge: bool | None = None
+def options_of(
+    typed: CheckFlags, flags: Mapping[str, Any], is_gauge: bool | None = None
 ) -> CheckOptions:
-    """What is typed as what is asked. gauge: whether the model is the gauge, as far as its
-    name does not say it. Raises SettingsError."""
-    limited = {"limit_time": 60 * typed.minutes} if typed.minutes is not None else {}
+    """Return what is typed as what a check is asked to do.
+
+    is_gauge: whether the model is the gauge; None if its name decides. Raises SettingsError.
+    """
     options = Options(
         max_length=longest_of(typed.max_length, quick=typed.quick),
         load=typed.load,
@@ -107,6 +117,7 @@ def asked_of(
         require=tuple(word.strip() for word in typed.require.split(",") if word.strip()),
         accept=tuple(typed.accept or ()),
         exact=typed.kv == "exact",
+        dtype=typed.dtype,
         few=typed.few,
         quick=typed.quick,
     )
@@ -114,8 +125,18 @@ def asked_of(
         raise SettingsError(
             "--quick has probes of its own: leave --probe, --baseline, --reference out."
         )
-    asked = CheckOptions({**flags, **limited}, options, typed.reference, typed.baseline)
-    asked, note = beside_the_gauge(asked, gauge)
+    settings = dict(flags)
+    if typed.minutes is not None:
+        settings["limit_time"] = 60 * typed.minutes
+    asked, note = beside_the_gauge(
+        CheckOptions(
+            flags=settings,
+            options=options,
+            reference=typed.reference,
+            baseline=typed.baseline,
+        ),
+        is_gauge,
+    )
     if note:
         tell(f"note: {note}")
     if asked.options.exact and not asked.options.moves:
@@ -127,77 +148,96 @@ def asked_of(
     return asked
 
 
-def _with_context(asked: CheckOptions, server: Reached) -> CheckOptions:
-    """Nothing goes beyond the server's context unless somebody promised more."""
-    if (context := server.context) is None:
+def _within_context(asked: CheckOptions, server: Reached) -> CheckOptions:
+    """Return a check that stays within the server's context, unless more was promised."""
+    context = server.context
+    if context is None:
         return asked
-    options = asked.options
+    options = replace(asked.options, context=context)
     if context < options.max_length and not options.promised:
         tell(f"note: the server's context is {context:,} tokens: --max-length {context}")
         options = replace(options, max_length=context)
-    return replace(asked, options=replace(options, context=context))
+    return replace(asked, options=options)
 
 
 def show_plan(check: Check, typed: CheckFlags) -> int:
-    """What a check asks: prompts, tokens sent, and tokens that a server computes which caches
-    prefixes; with minutes where its speed is given. Nothing is asked. Returns 0."""
-    schedule, speed, rows = check.asker.schedule, typed.tokens_per_second, []
+    """Print what a check sends, and send nothing. Return 0.
+
+    That is prompts, tokens, and tokens that a server computes that caches prefixes; with minutes
+    if its speed is given.
+    """
+    schedule, speed = check.asker.schedule, typed.tokens_per_second
+    rows = []
     for name, cost in (("whole", schedule.whole), ("undecided rows, at most", schedule.most)):
         row: dict[str, Any] = {"check": name, **asdict(cost)}
         if speed:
             row["minutes"] = round(cost.computed / speed / 60, 1)
             row["minutes_without_cache"] = round(cost.sent / speed / 60, 1)
         rows.append(Row(row))
-    said = "computed: prompt tokens, by a server that caches prefixes"
-    plan = Table("plan", (*PLAN, *(MINUTES if speed else ())), tuple(rows), after=said)
-    parts = (Fact("sizes", list(schedule.sizes)), plan, Fact("total", asdict(schedule.whole)))
+    columns = (*PLAN, *MINUTES) if speed else PLAN
+    note = "computed: prompt tokens, by a server that caches prefixes"
+    parts = (
+        Fact("sizes", list(schedule.sizes)),
+        Table("plan", columns, tuple(rows), after=note),
+        Fact("total", asdict(schedule.whole)),
+    )
     show_finding(Report("check", "what is asked", parts), typed)
     return 0
 
 
 class FailuresObserver(ShowingObserver):
-    """Tells on the terminal what could not be measured."""
+    """Prints what could not be measured."""
 
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
-        """Each kind, and how often."""
+        """Print each kind, and how often."""
         for kind, count in sorted(outcome.failures.items()):
             tell(f"{name}: not measured: {count} {kind}")
 
 
 class CheckProgress:
-    """Tells how far a check is."""
+    """Prints how far a check is, a line for every so many answers."""
 
     def __init__(self, check: Check) -> None:
-        self._whole, self._said = check.asker.schedule.whole.prompts, -_EVERY
+        self._total = check.asker.schedule.whole.prompts
+        # The number of answers at the last line.
+        self._shown = -_EVERY
 
     def __call__(self, asks: Sequence[Ask], done: int) -> None:
-        """A line for every so many answers."""
-        if done - self._said >= _EVERY:
-            self._said = done
-            what = "more haystacks" if asks[0].round > 1 else "further prompts"
-            tell(
-                f"{done:,} of {self._whole:,} prompts"
-                if done < self._whole
-                else f"{done:,}: {what}"
-            )
+        """Hear which prompts are sent next, after so many answers."""
+        if done - self._shown < _EVERY:
+            return
+        self._shown = done
+        if done < self._total:
+            tell(f"{done:,} of {self._total:,} prompts")
+        elif asks[0].round > 1:
+            tell(f"{done:,}: more haystacks")
+        else:
+            tell(f"{done:,}: further prompts")
 
 
-def report_of(check: Check, found: Checked) -> Report:
-    """What was found, and what only a check that was just asked knows."""
-    schedule, settings = check.asker.schedule, check.asker.first.settings
-    more = [
+def report_of(check: Check, checked: Checked) -> Report:
+    """Return what was found, with what only a check that was just run knows."""
+    schedule = check.asker.schedule
+    facts = [
         Fact("sizes", list(schedule.sizes)),
         Fact("accepted", list(schedule.options.accept)),
     ]
-    path, reference = check.folder.path, check.asked.reference
-    return check_report(path, settings.model, found, reference, _spent(check), more)
+    return check_report(
+        check.folder.path,
+        check.asker.first.settings.model,
+        checked,
+        check.asked.reference,
+        _cost_line(check),
+        facts,
+    )
 
 
-def _spent(check: Check) -> str:
-    """What was asked in all, and how long answers took."""
-    rows = list(check.answers.by_key.values())
-    sent, seconds = sum(row.tokens for row in rows), sum(row.seconds for row in rows)
+def _cost_line(check: Check) -> str:
+    """Return what was sent in all, and how long the answers took."""
+    replies = list(check.answers.by_key.values())
+    tokens = sum(reply.tokens for reply in replies)
+    seconds = sum(reply.seconds for reply in replies)
     return (
-        f"asked {counted(len(rows), 'prompt')}, {short(sent)} tokens, {duration_label(seconds)} of "
-        "answers"
+        f"asked {counted(len(replies), 'prompt')}, {short(tokens)} tokens, "
+        f"{duration_label(seconds)} of answers"
     )

@@ -1,4 +1,4 @@
-"""How large a finding is, with its interval.
+"""Sizes of effects, with their intervals.
 
 All levels of tests are shares of one alpha of 1 % over all probes, sizes and looks.
 """
@@ -13,7 +13,8 @@ from typing import Literal
 
 from needlemap.stats.intervals import median_interval, newcombe, tango, wilson
 
-ALPHA = 0.01  # of a whole check
+# The chance that a sound server fails a whole check.
+ALPHA = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,49 +29,65 @@ class Effect:
 
     @property
     def label(self) -> str:
-        """In points or nats.
+        """Return the effect in points or nats, with its interval.
 
         >>> Effect(0.5, 0.25, 0.75).label, Effect(0.0012, 0.0, 0.0134, "nats").label
         ('+50 [+25, +75]', '0.0012 nats [0, 0.013]')
         """
         if self.unit == "nats":
             return f"{self.value:.2g} nats [{self.low:.2g}, {self.high:.2g}]"
-        value, low, high = (f"{100 * each:+.0f}" for each in (self.value, self.low, self.high))
-        return f"{value} [{low}, {high}]"
+        return f"{100 * self.value:+.0f} [{100 * self.low:+.0f}, {100 * self.high:+.0f}]"
 
 
 @lru_cache(maxsize=4096)
-def rate(found: int, n: int) -> Effect | None:
-    """A share of n with Wilson's interval; None without any."""
-    ends = wilson(found, n)
-    if ends is None:
+def rate(count: int, n: int) -> Effect | None:
+    """Return count/n with Wilson's interval, or None if n is 0."""
+    interval = wilson(count, n)
+    if interval is None:
         return None
-    return Effect(found / n, min(ends[0], found / n), max(ends[1], found / n))  # 1e-18 is none
+
+    low, high = interval
+    share = count / n
+    # Rounding may put an end on the wrong side of the share, by some 1e-18.
+    return Effect(value=share, low=min(low, share), high=max(high, share))
 
 
 @lru_cache(maxsize=4096)
-def rates_apart(found: int, n: int, others: int, of: int) -> Effect | None:
-    """By how much one share exceeds another, with Newcombe's interval; None where either has no
-    trials.
+def rates_apart(count: int, n: int, other_count: int, other_n: int) -> Effect | None:
+    """Return count/n minus other_count/other_n with Newcombe's interval, or None if n or other_n
+    is 0.
 
     >>> rates_apart(56, 70, 48, 80).label
     '+20 [+5, +33]'
     """
-    ends = newcombe(found, n, others, of)
-    return Effect(found / n - others / of, *ends) if ends else None
+    interval = newcombe(count, n, other_count, other_n)
+    if interval is None:
+        return None
+    low, high = interval
+    return Effect(value=count / n - other_count / other_n, low=low, high=high)
 
 
 @lru_cache(maxsize=4096)
 def net_loss(lost: float, gained: float, n: float) -> Effect | None:
-    """The net loss of n pairs with Tango's interval; None without any. Counts may be weighted.
+    """Return the net loss of n pairs with Tango's interval, or None if n is 0. Counts may be
+    weighted.
 
     >>> net_loss(0, 0, 24).label
     '+0 [-14, +14]'
     """
-    return Effect((lost - gained) / n, *tango(gained, lost, n)) if n else None
+    if not n:
+        return None
+    low, high = tango(gained, lost, n)
+    return Effect(value=(lost - gained) / n, low=low, high=high)
 
 
 def middle(nats: Sequence[float]) -> Effect | None:
-    """The median with its interval, the ends where there are few; None without any."""
-    ends = median_interval(nats)
-    return Effect(median(nats), *ends, "nats") if ends else None
+    """Return the median with its interval, or None if there are no values.
+
+    Of few values the interval is the whole range.
+    """
+    interval = median_interval(nats)
+    if interval is None:
+        return None
+    low, high = interval
+    return Effect(value=median(nats), low=low, high=high, unit="nats")

@@ -1,4 +1,4 @@
-"""What a probe came to, at each size and in all."""
+"""Findings of probes, at each size and in all, and the file that keeps them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNITS = (
 
 @dataclass(frozen=True, slots=True)
 class KnownIssue:
-    """A public fault that looks like a finding. tried: what to do about it."""
+    """A public fault that looks like a finding. tried: a setting that removes it."""
 
     name: str
     link: str
@@ -31,7 +31,7 @@ class KnownIssue:
 
 
 def issue(where: str, name: str, tried: str) -> KnownIssue:
-    """A fault by its place on GitHub, as owner/name#number."""
+    """Return a fault by its place on GitHub, e.g. owner/name#number."""
     repository, _, number = where.partition("#")
     return KnownIssue(name, f"https://github.com/{repository}/issues/{number}", tried)
 
@@ -47,20 +47,30 @@ class Worst:
 
     @classmethod
     def of(cls, reply: Reply) -> Worst:
-        """The place of an answer."""
+        """Return the place of an answer."""
         ask = reply.ask
-        return cls(ask.family, ask.length, ask.depth, ask.repeat)
+        return cls(
+            way=ask.family,
+            length_tokens=ask.length,
+            depth=ask.depth,
+            repeat=ask.repeat,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class AtSize:
-    """What a probe came to at one size.
+    """The finding of a probe at one size.
 
-    n: answers or pairs. lost, gained: of these, noise
-    left out. effect: a loss as a share, with its 95 % interval; upper: points of loss that are not
-    excluded. p: chance of as much on a server without this fault. limit: points below which upper
-    must stay for a pass. worst: where to look. suspects: pairs that were lost each time they were
-    asked again, noise: pairs that were not, left: lost pairs that were not asked again.
+    n: answers or pairs.
+    lost, gained: of these, without noise.
+    effect: a loss as a share, with its 95 % interval.
+    upper: points of loss that are not ruled out.
+    p: chance of as large a loss on a server without this fault.
+    said: the finding in words.
+    worst: the trial to look at first.
+    suspects: pairs that were lost each time they were sent again.
+    noise: number of lost pairs that were not.
+    left: number of lost pairs that were not sent again.
     """
 
     size: Annotated[int, Field(ge=1)]
@@ -79,16 +89,63 @@ class AtSize:
 
     @property
     def is_open(self) -> bool:
-        """Whether it neither passes nor fails."""
+        """Return True if it neither passes nor fails."""
         return self.state in OPEN
 
 
 @dataclass(frozen=True, slots=True)
+class Band:
+    """Prompts of `tokens` tokens and more, up to the next band.
+
+    n: prompts.
+    beyond: those that moved by more than the limit.
+    most_nats: the largest move, or None if texts were compared.
+    """
+
+    tokens: int
+    n: int
+    beyond: int
+    most_nats: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WayRow:
+    """The finding of a way of asking, compared with the same prompts alone and cold.
+
+    n: prompts.
+    beyond: those that moved by more than limit_nats.
+    confirmed: those that did so again.
+    percentiles: of all moves in nats, by percent; the values are None if texts were compared.
+    alike: share of equal first tokens.
+    bands: prompts by their tokens.
+    left_out: replies that were not in the state that the way needs.
+    """
+
+    way: str
+    state: Word | Literal["not tested"]
+    n: int
+    beyond: int
+    confirmed: int
+    limit_nats: float
+    percentiles: dict[int, float | None]
+    alike: float | None
+    bands: tuple[Band, ...]
+    left_out: int
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """What a probe came to. sizes: at each size. said: in words. passes_to: the longest size up to
-    which it passes, None without one. decides: whether the exit code hears of it. tokens, seconds:
-    what was sent for it, and how long it was waited for; what serves several probes counts for
-    each."""
+    """The finding of a probe.
+
+    said: the finding in words.
+    sizes: its rows, one for each size.
+    ways: its rows by way of asking, of the probe `ways` only.
+    passes_to: the longest size up to which it passes, or None if the first size does not pass.
+    decides: False if the exit code does not depend on it.
+    tokens, seconds: what was sent for it, and how long its answers took. A prompt that serves
+        several probes counts for each.
+    """
 
     probe: str
     state: State
@@ -105,16 +162,24 @@ class Finding:
     accepted: tuple[int, ...] = ()
     tokens: int = 0
     seconds: float = 0.0
+    ways: tuple[WayRow, ...] = ()
+
+    @classmethod
+    def not_applicable(cls, probe: str, reason: str, *, decides: bool) -> Finding:
+        """Return the finding of a probe that does not apply."""
+        return cls(probe, state="not applicable", n=0, said=reason, decides=decides)
 
     @property
     def is_open(self) -> bool:
-        """Whether it neither passes nor fails."""
+        """Return True if it neither passes nor fails."""
         return self.state in OPEN
 
 
 class CheckFile(BaseModel):
-    """check.json: what a check was asked to do, and what its probes found at its last end. lacking:
-    probes that do not apply, and why."""
+    """The file check.json: the options of a check, and its findings when it last ended.
+
+    lacking: probes that do not apply, each with the reason.
+    """
 
     schema_version: int = SCHEMA
     seed: int
@@ -131,8 +196,8 @@ class CheckFile(BaseModel):
 
     @property
     def seen(self) -> tuple[list[int], dict[str, Finding]]:
-        """The looks so far, and what was found at them."""
-        failed = {each.probe: each for each in self.findings if each.state == FAIL}
+        """Return the looks so far, and the findings that failed at them."""
+        failed = {finding.probe: finding for finding in self.findings if finding.state == FAIL}
         return list(self.looks), failed
 
 
@@ -140,5 +205,5 @@ CHECK = DocumentKind("check.json", "check", CheckFile, SCHEMA)
 
 
 def read_check(path: Path) -> CheckFile:
-    """check.json. Raises NeedlemapError where there is none, or one that is none of ours."""
+    """Return check.json of a folder. Raises NeedlemapError if it is missing or not valid."""
     return CHECK.read(path)

@@ -1,4 +1,4 @@
-"""A server that serves the gauge, checked or compared: what settles itself, as the model is known.
+"""Settle what is known if a server serves the gauge, for `check`, `storm`, `ab` and `run`.
 
 The gauge is known by its name or by `--gauge`. Its right answers and log-probabilities come from
 this package's NumPy engine, so a reference costs no second model.
@@ -17,110 +17,182 @@ from needlemap.servers.ab.file import Arm
 from needlemap.servers.check.asking import CheckOptions
 from needlemap.servers.check.families import facts_for
 from needlemap.servers.check.haystack import Options
-from needlemap.servers.gauge.checkpoint import DATA, REFERENCE, holds_tokens
+from needlemap.servers.gauge.checkpoint import DATA, REFERENCE
+from needlemap.servers.gauge.copies import LONGEST
+from needlemap.servers.gauge.shapes import QWEN3, config_of
 
-ANSWER = 24  # tokens: its answers have 14
-USUAL = 8_192  # tokens of the longest prompt, where nobody says: minutes on two cores
+# Tokens of an answer's budget: the gauge's answers have 14.
+ANSWER = 24
+# Tokens of the longest prompt if nobody says: minutes on two cores.
+USUAL = 8_192
 TEMPLATE = "text-en"
 # Nats a token: twice what honest engines moved a prompt's margins at most, by their coarsest data
 # type, at 160 to 8,000 tokens (benchmarks/RESULTS.md). The gauge's own margins are 12 and more.
 MOVES = (("float32", 0.00007), ("float16", 0.03), ("q8_0", 0.11), ("bfloat16", 0.22))
 # With these changed, it is not known how much the gauge finds.
 CHANGING = {"needle", "question", "keywords", "draw", "haystack", "temperature"}
-TAKEN = ("chat-en", "text-en")  # templates in which it finds every needle
+# Names of served gauges, and the reference of each: the shape qwen3 has weights of its own.
+WEIGHTS = {"gauge": REFERENCE, f"gauge-{QWEN3}": f"gauge/{QWEN3}"}
+REFERENCES = tuple(WEIGHTS.values())
+# Templates in which it finds every needle.
+TAKEN = ("chat-en", "text-en")
 
 
-def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[CheckOptions, str]:
-    """A check with the gauge's tokenizer, lengths and reference where none are given, and a
-    sentence that says so; as it is, and '', where the model is another one.
+def beside_the_gauge(asked: CheckOptions, is_gauge: bool | None = None) -> tuple[CheckOptions, str]:
+    """Return a check with the gauge's tokenizer, lengths and reference if none are given.
 
-    wanted: whether it is the gauge; None: it is if it has that name.
+    A sentence that says so comes with it; '' if the model is another one. is_gauge: whether it is
+    the gauge; None if its name decides.
     """
     model = str(asked.flags.get("model", ""))
-    if not (named_gauge(model) if wanted is None else wanted):
+    if not is_taken_for_gauge(model, is_gauge):
         return asked, ""
+    is_wrapped_prompt = is_wrapped(asked.flags)
     options = asked.options
     if not options.promised and options.max_length == Options().max_length:
         options = replace(options, max_length=USUAL)
     if options.few is None:
         options = replace(options, few=True)
-    own = not is_wrapped(asked.flags) and asked.flags.get("template", TEMPLATE) in TAKEN
-    if own and not CHANGING & asked.flags.keys():
-        options = replace(options, holds=holds_tokens())
-    reference = asked.reference or ("" if is_wrapped(asked.flags) else REFERENCE)
-    if reference == REFERENCE:
+    has_own_template = asked.flags.get("template", TEMPLATE) in TAKEN and not is_wrapped_prompt
+    own_reference = reference_of(model)
+    if has_own_template and not CHANGING & asked.flags.keys():
+        config = config_of(own_reference.partition("/")[2])
+        copies = LONGEST if own_reference != REFERENCE else 0
+        options = replace(options, holds=config["holds_tokens"], copies=copies)
+    reference = asked.reference
+    if not reference and not is_wrapped_prompt:
+        reference = own_reference
+    if reference == own_reference:
         options = replace(options, moves=MOVES)
-    made = replace(asked, flags={**_own(), **asked.flags}, options=options, reference=reference)
-    said = f"'{model}' is taken for needlemap's gauge: its own tokenizer, "
-    said += f"--reference {reference}, " if reference else "no reference beside a --template, "
-    said += f"--max-length {options.max_length}. For another model: --no-gauge"
-    return made, said
+    note = (
+        f"'{model}' is taken for needlemap's gauge: its own tokenizer, "
+        f"{f'--reference {reference}' if reference else 'no reference beside a --template'}, "
+        f"--max-length {options.max_length}. For another model: --no-gauge"
+    )
+    flags = {**_gauge_settings(), **asked.flags}
+    return replace(asked, flags=flags, options=options, reference=reference), note
 
 
 def is_wrapped(flags: Mapping[str, Any]) -> bool:
-    """Whether a server, or a library in this process, puts a template that was typed into
-    its own chat template, which the engine here does not."""
-    if "template" not in flags or flags.get("model") == REFERENCE:
+    """Return True if a typed template is put into another chat template.
+
+    A server, or a library in this process, does that, which the engine here does not.
+    """
+    if "template" not in flags or flags.get("model") in REFERENCES:
         return False
     backend, _, name = str(flags.get("model", "")).partition("/")
     options = flags.get("model_options") or {}
     traits = find_backend(backend).traits(name, options)
-    return options.get("api") != "completions" if traits.remote else traits.chat
+    if traits.remote:
+        return options.get("api") != "completions"
+    return traits.chat
 
 
 def gauge_flags(
-    flags: Mapping[str, Any], wanted: bool | None = None
+    flags: Mapping[str, Any], is_gauge: bool | None = None
 ) -> tuple[dict[str, Any], str, int]:
-    """Flags with the gauge's tokenizer and answers, a sentence that says so, and the tokens of the
-    longest prompt where nobody says; as they are, '' and 0, where the model is another one.
+    """Return flags with the gauge's tokenizer and answers, a sentence that says so, and the tokens
+    of the longest prompt if nobody says.
 
-    wanted: whether it is the gauge; None: it is if it has that name.
+    If the model is another one, the flags are as they were, with '' and 0. is_gauge: whether it is
+    the gauge; None if its name decides.
     """
     model = str(flags.get("model", ""))
-    if not (named_gauge(model) if wanted is None else wanted):
+    if not is_taken_for_gauge(model, is_gauge):
         return dict(flags), "", 0
-    said = f"'{model}' is taken for needlemap's gauge: its own tokenizer. For another model: "
-    return {**_own(), **flags}, f"{said}--no-gauge", USUAL
+    note = (
+        f"'{model}' is taken for needlemap's gauge: its own tokenizer. For another model: "
+        "--no-gauge"
+    )
+    return {**_gauge_settings(), **flags}, note, USUAL
+
+
+def settings_of_the_gauge(model: str) -> tuple[dict[str, Any], str]:
+    """Return the gauge's tokenizer and answer budget for a run, and a sentence that says so.
+
+    {} and '' for another model. With 300 tokens, as other models have, short prompts have no room.
+    """
+    if not named_gauge(model):
+        return {}, ""
+    note = (
+        f"'{model}' is taken for needlemap's gauge: its own tokenizer, {ANSWER} tokens an answer. "
+        "For others: --tokenizer, --max-answer-tokens"
+    )
+    return _gauge_settings(), note
 
 
 def with_reference(arms: Sequence[Arm]) -> list[Arm]:
-    """The arms of an ab; of one alone that is served, the package's own gauge before it."""
+    """Return the arms of an ab. Before a single one that is served comes the package's gauge."""
     if len(arms) == 1 and arms[0].base_url:
-        return [Arm("numpy", REFERENCE), *arms]
+        return [_reference_arm(reference_of(arms[0].model)), *arms]
     return list(arms)
 
 
-def arms_of_the_gauge(arms: Sequence[Arm], wanted: bool | None = None) -> bool:
-    """Whether both arms of an ab are the gauge. Raises SettingsError where only its reference was
-    put before another model.
+def arms_of_the_gauge(arms: Sequence[Arm], is_gauge: bool | None = None) -> bool:
+    """Return True if both arms of an ab are the gauge.
 
-    wanted: whether they are; None: they are if they have that name.
+    is_gauge: whether they are; None if their names decide. Raises SettingsError if only the
+    reference was put before another model.
     """
-    known = [arm.model == REFERENCE or named_gauge(arm.model) for arm in arms]
-    if wanted is None and arms[0] == Arm("numpy", REFERENCE) and not known[1]:
+    if is_gauge is not None:
+        return is_gauge
+    are_gauges = [arm.model in REFERENCES or named_gauge(arm.model) for arm in arms]
+    if arms[0] in map(_reference_arm, REFERENCES) and not are_gauges[1]:
         raise SettingsError(
             f"ab has two arms, the reference first: --arm NAME=URL|MODEL --arm NAME=URL|MODEL. One "
             f"is enough for needlemap's gauge, and '{arms[1].model}' is not named so: --gauge"
         )
-    return all(known) if wanted is None else wanted
+    return all(are_gauges)
+
+
+def _reference_arm(reference: str) -> Arm:
+    return Arm(reference.partition("/")[2], reference)
 
 
 def ab_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of an ab of the gauge, where none are given: its needle, three lengths to the
-    usual one, two depths, and plain text, whose tokens a server and this process count alike."""
-    grid = {"lengths": Lengths.of([USUAL // 8, USUAL // 2, USUAL]), "depths": Depths.of([10, 60])}
-    return {**_own(), **grid, "template": TEMPLATE, **facts_for(flags), **flags}
+    """Return the settings of an ab of the gauge, if none are given.
+
+    They are its needle, three lengths to the usual one, two depths, and plain text, whose tokens a
+    server and this process count alike.
+    """
+    return {
+        **_gauge_settings(),
+        "lengths": Lengths.of([USUAL // 8, USUAL // 2, USUAL]),
+        "depths": Depths.of([10, 60]),
+        "template": TEMPLATE,
+        **facts_for(flags),
+        **flags,
+    }
+
+
+def is_taken_for_gauge(model: str, is_gauge: bool | None) -> bool:
+    """Return True if a model is the gauge, by what was typed or else by its name."""
+    return named_gauge(model) if is_gauge is None else is_gauge
 
 
 def named_gauge(model: str) -> bool:
-    """Whether a model's name is the gauge's, as engines make it of a folder or a file.
+    """Return True if a model's name is the gauge's, as engines make it of a folder or a file.
 
     >>> [named_gauge(f"openai/{name}") for name in ("gauge", "/tmp/gauge", "gauge.gguf", "gauger")]
     [True, True, True, False]
     """
-    name = model.rpartition("/")[2].removesuffix(":latest")  # Ollama's
-    return name.removesuffix(".gguf") == "gauge"
+    return _stem(model) in WEIGHTS
 
 
-def _own() -> dict[str, Any]:
+def reference_of(model: str) -> str:
+    """Return the reference of a gauge by the name that it is served under.
+
+    >>> reference_of("openai/gauge-qwen3"), reference_of("openai/mine")
+    ('gauge/qwen3', 'gauge/numpy')
+    """
+    return WEIGHTS.get(_stem(model), REFERENCE)
+
+
+def _stem(model: str) -> str:
+    # Ollama adds ':latest'.
+    name = model.rpartition("/")[2].removesuffix(":latest")
+    return name.removesuffix(".gguf")
+
+
+def _gauge_settings() -> dict[str, Any]:
     return {"tokenizer": str(DATA), "max_answer_tokens": ANSWER}

@@ -1,4 +1,4 @@
-"""What a check comes to: findings, first line, what was not asked, and the exit code."""
+"""Judge a check: its findings, its first line, what was not sent, and its exit code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from needlemap.errors import Failure, SettingsError, did_you_mean
 from needlemap.grid import short_size, tokens
 from needlemap.servers.check.ask import Answers, Reply
 from needlemap.servers.check.finding import Finding
+from needlemap.servers.check.haystack import WAYS
 from needlemap.servers.check.schedule import TOTAL, Schedule
 from needlemap.stats.verdicts import (
     FAIL,
@@ -24,8 +25,12 @@ from needlemap.stats.verdicts import (
 )
 from needlemap.text import counted
 
-UNTESTED = "drift, replicas, lengths between, follow-up turns"  # by a quick check
-WAYS = {  # what a way of asking is, in words
+NEED_NO_FACT = (WAYS, "usage", "window")
+FIND = "if it should find them, look at --template, --needle and --max-answer-tokens"
+# What a quick check does not test.
+UNTESTED = "drift, replicas, lengths between, follow-up turns"
+# Ways of asking, in words.
+SENT = {
     "cold": "cold",
     "warm": "from the cache",
     "again": "twice",
@@ -36,7 +41,7 @@ WAYS = {  # what a way of asking is, in words
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found. lacking: probes that do not apply, and why."""
+    """The outcome of a check. lacking: probes that do not apply, each with the reason."""
 
     verdict: Verdict
     findings: tuple[Finding, ...]
@@ -50,82 +55,156 @@ def judge(
     look: int = 0,
     failed: Mapping[str, Finding] | None = None,
 ) -> Checked:
-    """All that is known. look: which look at the answers this is, by default 1 before a second
-    round, else 2. failed: what was found at earlier ones; it stays found."""
+    """Return the outcome of a check at one look.
+
+    look: the number of the look at the answers; 0 stands for 1 before a second round, else 2.
+    failed: failing findings of earlier looks, which stay failing.
+    """
     answers = replies if isinstance(replies, Answers) else Answers(replies)
     if not look:
         look = 1 + any(reply.ask.round > 1 for reply in answers.by_key.values())
     accepted = accepted_of(schedule)
     findings = []
     for name, probe in schedule.probes.items():
-        found = schedule.judged(probe, answers, look)
-        before = (failed or {}).get(name)
-        if before is not None and found.state != FAIL:
-            found = before
-        if name in accepted and found.sizes:
-            found = probe.whole(found.sizes, accepted[name])
-        findings.append(found)
-    return settle(schedule, findings, unmeasured(answers))
+        finding = schedule.judged(probe, answers, look)
+        earlier_failure = failed.get(name) if failed else None
+        if earlier_failure is not None and finding.state != FAIL:
+            finding = earlier_failure
+        if name in accepted and finding.sizes:
+            finding = probe.whole(finding.sizes, accepted[name])
+        findings.append(finding)
+
+    little = schedule.finds_little(answers)
+    if little:
+        findings = [set_aside(finding, little) for finding in findings]
+    return settle(schedule, findings, unmeasured(answers), little)
+
+
+def set_aside(finding: Finding, little: tuple[int, int]) -> Finding:
+    """Return a finding as it counts for a model that finds little.
+
+    A probe that needs no right answer keeps its finding. Any other probe does not apply.
+    """
+    if finding.probe in NEED_NO_FACT or finding.state == "not applicable":
+        return finding
+    reason = f"needs a model that finds facts: this one found {rate_of(little)}"
+    return Finding.not_applicable(finding.probe, reason, decides=finding.decides)
+
+
+def rate_of(little: tuple[int, int]) -> str:
+    """Return '3 of 24'."""
+    right, n = little
+    return f"{right} of {n}"
 
 
 def unmeasured(answers: Answers) -> str:
-    """Prompts that the server did not answer, in words; '' without any. They point to a
-    loss."""
-    kinds = Counter(
+    """Return the prompts that the server did not answer, in words, or '' if it answered all.
+
+    They point to a loss. A prompt that is longer than the context should get no answer.
+    """
+    failures = Counter(
         reply.failure
         for reply in answers.by_key.values()
         if reply.failure and reply.failure != Failure.SKIPPED and reply.ask.way != "beyond"
     )
-    return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    return ", ".join(f"{count} {failure}" for failure, count in sorted(failures.items()))
 
 
-def settle(schedule: Schedule, findings: Sequence[Finding], lost: str = "") -> Checked:
-    """The verdict that findings come to. lost: what was not answered, in words."""
+def settle(
+    schedule: Schedule,
+    findings: Sequence[Finding],
+    lost: str = "",
+    little: tuple[int, int] | None = None,
+) -> Checked:
+    """Return the outcome that findings come to.
+
+    lost: the prompts without an answer, in words. little: how many facts of how many the model
+    found, if these are too few to judge by.
+    """
     sizes, names = required_of(schedule)
-    words = [
-        up_to(each, max(sizes))
-        for each in findings
-        if each.decides and each.state != "not applicable" and (not names or each.probe in names)
-    ]
-    missing = must_run(schedule, findings, names)
-    lacking = {**schedule.lacking}
-    lacking.update({e.probe: e.said for e in findings if e.state == "not applicable"})
+    missing = () if little else must_run(schedule, findings, names)
+    lacking = dict(schedule.lacking)
+    for finding in findings:
+        if finding.state == "not applicable":
+            lacking[finding.probe] = finding.said
     not_asked = unasked(schedule, findings, missing)
-    fails = any(each.state == FAIL for each in findings if each.decides)
-    word = FAIL if fails else combined_word(words or [NOT_ENOUGH_DATA])
+
+    word = word_of(findings, most=max(sizes), names=names)
     if word == PASS and missing:
         word = NOT_ENOUGH_DATA
     if word == NOT_ENOUGH_DATA and lost:
         word = SUSPECT
-    scope = [*scope_parts(findings, word, (sizes, names), not_asked, lacking)]
+
+    scope = list(
+        scope_parts(
+            findings,
+            word,
+            required=(sizes, names),
+            not_asked=not_asked,
+            lacking=lacking,
+        )
+    )
     if word == PASS:
         scope = [*sent(schedule), *scope]
     if schedule.options.quick:
         scope.append(f"not tested: {UNTESTED}")
+
+    evidence = said_of(little) if little else found_by_length(findings)
+    if lost:
+        evidence += f", not answered: {lost}"
+    if little:
+        advice = FIND
+    elif not_asked and word in OPEN:
+        advice = "give more --minutes"
+    else:
+        advice = ""
     verdict = Verdict(
         word,
-        claim(findings, word, sizes, names),
-        found_by_length(findings) + (f", not answered: {lost}" if lost else ""),
-        "; ".join(scope),
-        "give more --minutes" if not_asked and word in OPEN else "",
+        claim(findings, word, sizes=sizes, names=names),
+        evidence,
+        scope="; ".join(scope),
+        next=advice,
     )
-    return Checked(verdict, tuple(findings), not_asked, lacking)
+    return Checked(
+        verdict=verdict,
+        findings=tuple(findings),
+        not_asked=not_asked,
+        lacking=lacking,
+    )
+
+
+def word_of(findings: Iterable[Finding], most: int, names: Collection[str]) -> Word:
+    """Return the word of findings, at the sizes up to one and of the probes that are named.
+
+    A failure of any other probe or size counts too. No names stand for all probes.
+    """
+    words: list[Word] = []
+    for finding in findings:
+        if not finding.decides or finding.state == "not applicable":
+            continue
+        if finding.state == FAIL:
+            return FAIL
+        if not names or finding.probe in names:
+            words.append(up_to(finding, most))
+    return combined_word(words or [NOT_ENOUGH_DATA])
 
 
 def claim(
     findings: Sequence[Finding], word: Word, sizes: Sequence[int], names: Sequence[str]
 ) -> str:
-    """What the word is said of: what passes and where, or which probes say otherwise."""
-    if word == PASS and any(each.probe == TOTAL for each in findings):
-        (total,) = [each for each in findings if each.probe == TOTAL]
+    """Return the claim of a verdict: what passes and at which sizes, or which probes do not."""
+    totals = [finding for finding in findings if finding.probe == TOTAL]
+    if word == PASS and totals:
+        (total,) = totals
         least = ceil(max(row.upper or 100.0 for row in total.sizes))
-        where = " and ".join(map(short_size, sizes))
-        return f"no total loss at {where} (a loss of {least} points or more is ruled out at each)"
+        places = " and ".join(map(short_size, sizes))
+        return f"no total loss at {places} (a loss of {least} points or more is ruled out at each)"
     if word == PASS:
-        passed = [each for each in findings if each.decides and each.state == PASS]
-        what = ", ".join(names) if names else counted(len(passed), "probe")
+        passed = [finding for finding in findings if finding.decides and finding.state == PASS]
+        subject = ", ".join(names) if names else counted(len(passed), "probe")
         verb = "passes" if len(names or passed) == 1 else "pass"
-        return f"{what} {verb} at {', '.join(map(short_size, sizes))}"
+        return f"{subject} {verb} at {', '.join(map(short_size, sizes))}"
+
     named = names_of(findings, word)
     if word == FAIL:
         return f"a fault is found by {named}"
@@ -135,7 +214,7 @@ def claim(
 
 
 def sent(schedule: Schedule) -> Iterator[str]:
-    """What was sent besides the sizes: lengths between, depths, and ways of asking."""
+    """Yield what was sent besides the sizes: lengths between, depths, and ways of asking."""
     if schedule.options.quick:
         return
     asks = [ask for ask in schedule.cells() if ask.size != schedule.short]
@@ -150,119 +229,166 @@ def sent(schedule: Schedule) -> Iterator[str]:
     if depths:
         yield f"{len(depths)} depths, {depths[0]} to {depths[-1]} %"
     ways = {ask.way for ask in asks}
-    told = [words for way, words in WAYS.items() if way in ways]
-    if told:
-        yield f"sent {', '.join(told)}"
+    manners = [words for way, words in SENT.items() if way in ways]
+    if manners:
+        yield f"sent {', '.join(manners)}"
 
 
 def names_of(findings: Sequence[Finding], word: Word) -> str:
-    """The probes of one word, each with the first size that has it: 'length (at 4k), cut'."""
+    """Return the probes of one word, each with the first size that has it.
+
+    For example: 'length (at 4k), cut'.
+    """
     names = []
-    for each in findings:
-        if each.decides and each.state == word:
-            size = next((row.size for row in each.sizes if row.state == word), None)
-            at = "" if size is None or word == NOT_ENOUGH_DATA else f" (at {short_size(size)})"
-            names.append(f"{each.probe}{at}")
+    for finding in findings:
+        if not finding.decides or finding.state != word:
+            continue
+        name = finding.probe
+        size = next((row.size for row in finding.sizes if row.state == word), None)
+        if size is not None and word != NOT_ENOUGH_DATA:
+            name += f" (at {short_size(size)})"
+        names.append(name)
     return ", ".join(names)
 
 
 def up_to(finding: Finding, most: int) -> Word:
-    """The word of the sizes up to one."""
-    rows = [r.state for r in finding.sizes if r.size <= most and r.size not in finding.accepted]
-    if not rows or finding.state == "not applicable":
-        return NOT_ENOUGH_DATA if finding.state == "not applicable" else finding.state
-    return FAIL if finding.state == FAIL else combined_word(rows)
+    """Return the word of a finding's sizes up to one, without those that were accepted."""
+    if finding.state == "not applicable":
+        return NOT_ENOUGH_DATA
+    words = [
+        row.state for row in finding.sizes if row.size <= most and row.size not in finding.accepted
+    ]
+    if finding.state == FAIL or not words:
+        return finding.state
+    return combined_word(words)
 
 
 def required_of(schedule: Schedule) -> tuple[list[int], list[str]]:
-    """The sizes and the probes that exit 0 needs: all sizes, and all probes (none is named),
-    unless --require says less. Raises SettingsError for what is neither."""
-    sizes, names = list[int](), list[str]()
+    """Return the sizes and the probes that exit 0 needs.
+
+    These are all sizes, and all probes (an empty list), unless --require names fewer. Raises
+    SettingsError for a word that is neither a size nor a probe.
+    """
+    sizes = list[int]()
+    names = list[str]()
     for word in schedule.options.require:
         if word in schedule.every:
             names.append(word)
         else:
             sizes.append(size_of(schedule, word, "--require"))
-    return [each for each in schedule.sizes if not sizes or each <= max(sizes)], names
+    if not sizes:
+        return list(schedule.sizes), names
+    return [size for size in schedule.sizes if size <= max(sizes)], names
 
 
 def size_of(schedule: Schedule, word: str, flag: str) -> int:
-    """A size as typed. Raises SettingsError where it is none of the check's."""
+    """Return a size that was typed. Raises SettingsError if it is not a size of the check."""
     try:
         size = int(tokens(word))
     except SettingsError:
         size = 0
     if size in schedule.sizes:
         return size
-    known = [*(short_size(each) for each in schedule.sizes), *schedule.every]
-    raise SettingsError(f"{flag} {word}: no size and no probe. {did_you_mean(word, known)}")
+    choices = [*map(short_size, schedule.sizes), *schedule.every]
+    raise SettingsError(f"{flag} {word}: no size and no probe. {did_you_mean(word, choices)}")
 
 
 def accepted_of(schedule: Schedule) -> dict[str, tuple[int, ...]]:
-    """Sizes taken out by name, by probe: --accept length@128k. Raises SettingsError."""
-    found: dict[str, tuple[int, ...]] = {}
+    """Return the sizes that --accept takes out, by probe.
+
+    Raises SettingsError for anything but PROBE@SIZE.
+    """
+    sizes_by_probe: dict[str, tuple[int, ...]] = {}
     for word in schedule.options.accept:
         name, at, size = word.partition("@")
         if name not in schedule.every or not at:
             raise SettingsError(
                 f"--accept {word}: give PROBE@SIZE, as length@{short_size(schedule.sizes[-1])}."
             )
-        found[name] = (*found.get(name, ()), size_of(schedule, size, "--accept"))
-    return found
+        accepted_size = size_of(schedule, size, "--accept")
+        sizes_by_probe[name] = (*sizes_by_probe.get(name, ()), accepted_size)
+    return sizes_by_probe
 
 
 def must_run(
     schedule: Schedule, findings: Sequence[Finding], names: Collection[str]
 ) -> tuple[str, ...]:
-    """Probes without which there is no exit 0, and that did not run."""
-    ran = {each.probe for each in findings if each.n or each.state == "not applicable"}
-    must = [name for name, probe in schedule.every.items() if probe.must]
-    wanted = names or ([TOTAL] if schedule.options.quick else must)
-    return tuple(name for name in wanted if name not in ran)
+    """Return the probes that exit 0 needs and that did not run."""
+    run = {finding.probe for finding in findings if finding.n or finding.state == "not applicable"}
+    if names:
+        required = list(names)
+    elif schedule.options.quick:
+        required = [TOTAL]
+    else:
+        required = [name for name, probe in schedule.every.items() if probe.must]
+    return tuple(name for name in required if name not in run)
 
 
 def unasked(
     schedule: Schedule, findings: Sequence[Finding], missing: Collection[str]
 ) -> tuple[str, ...]:
-    """What was not asked, size by size; and probes that must have run."""
-    rows: dict[int, list[str]] = {size: [] for size in schedule.sizes}
-    whole = [each for each in findings if each.sizes and each.state != "not applicable"]
-    for each in whole:
-        for row in each.sizes:
-            if not row.n and not row.lost and row.size in rows and "nothing" in row.said:
-                rows[row.size].append(each.probe)
-    found = []
-    for size, names in rows.items():
-        every = [each.probe for each in whole if any(row.size == size for row in each.sizes)]
-        if names and len(names) == len(every):
-            found.append(short_size(size))
-        elif names:
-            found.append(f"{short_size(size)}: {', '.join(names)}")
-    left = [name for name in missing if name not in {each.probe for each in findings}]
-    return (*found, *([f"probes: {', '.join(left)}"] if left else []))
+    """Return what was not sent, size by size, and the missing probes that have no finding."""
+    sized = [finding for finding in findings if finding.sizes and finding.state != "not applicable"]
+    probes_at: dict[int, list[str]] = {size: [] for size in schedule.sizes}
+    idle_at: dict[int, list[str]] = {size: [] for size in schedule.sizes}
+    for finding in sized:
+        for row in finding.sizes:
+            if row.size not in probes_at:
+                continue
+            probes_at[row.size].append(finding.probe)
+            if not row.n and not row.lost and "nothing" in row.said:
+                idle_at[row.size].append(finding.probe)
+
+    parts = []
+    for size, idle in idle_at.items():
+        if not idle:
+            continue
+        if len(idle) == len(probes_at[size]):
+            parts.append(short_size(size))
+        else:
+            parts.append(f"{short_size(size)}: {', '.join(idle)}")
+
+    judged = {finding.probe for finding in findings}
+    never_run = [name for name in missing if name not in judged]
+    if never_run:
+        parts.append(f"probes: {', '.join(never_run)}")
+    return tuple(parts)
 
 
 def open_beside(findings: Sequence[Finding], sizes: Sequence[int], names: Sequence[str]) -> str:
-    """Sizes and probes that were asked, that do not pass, and that exit 0 does not need."""
-    decides = [each for each in findings if each.decides and each.is_open]
-    wanted = [each for each in decides if not names or each.probe in names]
-    rows = [row for each in wanted for row in each.sizes if row.state != PASS and row.n]
-    beyond = sorted({row.size for row in rows if row.size > max(sizes)})
-    others = [each.probe for each in decides if each not in wanted and each.n]
-    return ", ".join([*map(short_size, beyond), *others])
+    """Return the sizes and probes that are open and that exit 0 does not need, in words."""
+    sizes_beyond = set[int]()
+    optional_probes = []
+    for finding in findings:
+        if not finding.decides or not finding.is_open:
+            continue
+        if names and finding.probe not in names:
+            if finding.n:
+                optional_probes.append(finding.probe)
+            continue
+        for row in finding.sizes:
+            if row.n and row.state != PASS and row.size > max(sizes):
+                sizes_beyond.add(row.size)
+    return ", ".join([*map(short_size, sorted(sizes_beyond)), *optional_probes])
 
 
 def found_by_length(findings: Iterable[Finding]) -> str:
-    """How many facts were found at each size; '' where that was not tried."""
-    shown = [
-        f"{short_size(row.size)} "
-        + (f"{row.n - row.lost} of {row.n}" if row.n else "no prompt answered")
-        for each in findings
-        if each.probe == "length"
-        for row in each.sizes
-        if row.n or row.state == SUSPECT
-    ]
-    return f"found {', '.join(shown)}" if shown else ""
+    """Return how many facts were found at each size, or '' if that was not tested."""
+    counts = []
+    for finding in findings:
+        if finding.probe != "length":
+            continue
+        for row in finding.sizes:
+            if row.n:
+                counts.append(f"{short_size(row.size)} {row.n - row.lost} of {row.n}")
+            elif row.state == SUSPECT:
+                counts.append(f"{short_size(row.size)} no prompt answered")
+    return f"found {', '.join(counts)}" if counts else ""
+
+
+def said_of(little: tuple[int, int]) -> str:
+    """Return, in words, by what a model that finds little is judged."""
+    return f"the model found {rate_of(little)} facts, so equal ways of asking alone are judged"
 
 
 def scope_parts(
@@ -272,14 +398,19 @@ def scope_parts(
     not_asked: Sequence[str],
     lacking: Iterable[str],
 ) -> Iterator[str]:
-    """What was taken out by name, what exit 0 did not need, and what was not asked or tested."""
+    """Yield what was accepted, what exit 0 did not need, and what was not sent or tested."""
     sizes, names = required
-    taken = [f"{each.probe}@{short_size(size)}" for each in findings for size in each.accepted]
-    if taken:
-        yield f"accepted: {', '.join(taken)}"
-    if word == PASS and (left := open_beside(findings, sizes, names)):
-        yield f"not required, and open: {left}"
+    accepted = [
+        f"{finding.probe}@{short_size(size)}" for finding in findings for size in finding.accepted
+    ]
+    if accepted:
+        yield f"accepted: {', '.join(accepted)}"
+    if word == PASS:
+        optional = open_beside(findings, sizes, names)
+        if optional:
+            yield f"not required, and open: {optional}"
     if not_asked:
         yield f"not asked: {', '.join(not_asked)}"
-    if lacking := list(lacking):
-        yield f"not tested: {', '.join(lacking)}"
+    untested = list(lacking)
+    if untested:
+        yield f"not tested: {', '.join(untested)}"

@@ -1,4 +1,4 @@
-"""The probe of lengths: is as much found in long prompts as in short ones?"""
+"""Probe lengths: is as much found in long prompts as in short ones?"""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ from needlemap.servers.check.probe import HELD, LEAST, NOTHING, Probe, smallest
 from needlemap.stats.exact import binomial_tail, lost_by_chance
 from needlemap.stats.verdicts import NOT_ENOUGH_DATA, SUSPECT, row_word
 
-FALL = 0.20  # of the found share, which a pass excludes
+# A fall of the found share that a pass rules out.
+FALL = 0.20
 # Of a known model's facts: it missed none of 600 at each length, so that three, and so large a
 # share, are the server's.
-LEAST_LOST, LOST_KNOWN = 3, 0.05
-SILENT = 0.1  # share of what was tried that may bring no answer
-LEAST_FOUND = 0.5  # below it nothing is shown about the server
+LEAST_LOST = 3
+LOST_KNOWN = 0.05
+# Share of the prompts that may bring no answer.
+SILENT = 0.1
+# Share of found facts below which nothing is shown about the server.
+LEAST_FOUND = 0.5
 
 
 class Length(Probe):
-    """Is as much found at each size as in the shortest prompts?"""
+    """Compares what is found at each size with what is found in the shortest prompts."""
 
     name = "length"
     order = 0
-    asked = "questions about the facts of each haystack, at all depths, behind shared prefixes"
-    sees = "a length from which on facts are lost, whatever the cause"
-    cannot = "whether the model or the server loses them; only `--reference` tells"
+    asked = "questions about the facts of each haystack, at all depths"
+    sees = "a length from which facts are lost"
+    cannot = "whether the model or the server loses them; `--reference` tells"
     excludes = "a fall of the found share, beside the shortest prompts"
     share = 0.02
     must = True
@@ -42,92 +46,122 @@ class Length(Probe):
     )
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Other questions about it."""
+        """Return other questions about a haystack."""
         return haystack.questions
 
     def helps(self, row: AtSize) -> bool:
-        """Only where the interval holds both a fall that matters and one that does not."""
+        """Return True if the interval holds both a fall that matters and one that does not."""
         return row.n > 0 and row.effect is not None and row.effect.low < FALL
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """Each size beside the shortest prompts; beside a reference too, where one was asked, and
-        beside what the model is known to find."""
+        """Compare each size with the shortest prompts.
+
+        It is compared with a reference too, if one was asked, and with what the model is known to
+        find.
+        """
         level = self.level(look, len(layout.sizes))
-        short, holds = answers.of(layout.short, "short"), layout.options.holds
-        least = layout.comb + BEHIND  # tokens by which a size's own prompts are shorter at most
+        # Tokens by which a size's own prompts are shorter, at most.
+        shorter = layout.comb + BEHIND
         rows = [
-            self._beside(answers, size, size - least, short, level, held=size <= holds)
+            self._row(
+                answers,
+                size,
+                shortest=size - shorter,
+                yardstick=answers.of(layout.short, "short"),
+                level=level,
+                is_known=size <= layout.options.holds,
+            )
             for size in layout.sizes
         ]
         return self.whole(rows)
 
-    def _beside(
+    def _row(
         self,
         answers: Answers,
         size: int,
-        least: int,
-        short: Sequence[Reply],
-        level: float,
         *,
-        held: bool,
+        shortest: int,
+        yardstick: Sequence[Reply],
+        level: float,
+        is_known: bool,
     ) -> AtSize:
-        every = answers.of(size, "ask")
-        rows = [reply for reply in every if reply.ask.length >= least]
-        between = [reply for reply in every if reply.ask.length < least]
-        missed = sum(not reply.right for reply in between)
-        found, n = sum(reply.right for reply in rows), len(rows)
-        silent, tried, why = answers.unanswered(size)
-        is_silent = silent > SILENT * tried
-        said = ", ".join(
-            [f"{found} of {n}"] * (n > 0)
-            + [f"{missed} of {len(between)} between lost"] * (missed > 0)
-            + [f"{silent} of {tried} without an answer: {why}"] * (silent > 0)
-        )
+        """Return the finding at one size.
+
+        shortest: tokens of the shortest prompt that is of this size, not between two. yardstick:
+        answers to the shortest prompts of all. is_known: whether the model is known to find all
+        facts at this size.
+        """
+        replies = answers.of(size, "ask")
+        own = [reply for reply in replies if reply.ask.length >= shortest]
+        between = [reply for reply in replies if reply.ask.length < shortest]
+        n = len(own)
+        lost = sum(not reply.right for reply in own)
+        lost_between = sum(not reply.right for reply in between)
+        silent, sent, reason = answers.unanswered(size)
+        is_silent = silent > SILENT * sent
+
+        parts = []
+        if n:
+            parts.append(f"{n - lost} of {n}")
+        if lost_between:
+            parts.append(f"{lost_between} of {len(between)} between lost")
+        if silent:
+            parts.append(f"{silent} of {sent} without an answer: {reason}")
+        said = ", ".join(parts)
         if not n:
             return AtSize(
-                size, SUSPECT if is_silent else NOT_ENOUGH_DATA, said=said if silent else NOTHING
+                size,
+                SUSPECT if is_silent else NOT_ENOUGH_DATA,
+                said=said if silent else NOTHING,
             )
-        base = sum(reply.right for reply in short), len(short)
-        if not base[1]:
-            base = found, n
-        effect = rates_apart(n - found, n, base[1] - base[0], base[1])
+
+        lost_short, n_short = sum(not reply.right for reply in yardstick), len(yardstick)
+        if not n_short:
+            # Without short prompts a size is compared with itself: no fall, and its own noise.
+            lost_short, n_short = lost, n
+        effect = rates_apart(lost, n, lost_short, n_short)
         assert effect is not None  # both have trials
-        upper, share = 100 * effect.high, found / n
-        lost = [reply for reply in (*rows, *between) if not reply.right]
-        p = (
-            binomial_tail(n - found + missed, n + len(between), HELD)
-            if held
-            else self._beside_reference(answers, size)
-        )
-        lost_alone = n - found + missed
-        too_many = held and lost_alone >= max(LEAST_LOST, LOST_KNOWN * (n + len(between)))
-        fails = too_many or (p is not None and p <= level)
+        lost_in_all, n_in_all = lost + lost_between, n + len(between)
+        p: float | None
+        if is_known:
+            p = binomial_tail(lost_in_all, n_in_all, HELD)
+            is_too_many = lost_in_all >= max(LEAST_LOST, LOST_KNOWN * n_in_all)
+        else:
+            p = self._reference_p(answers, size)
+            is_too_many = False
+        share = (n - lost) / n
         passes = n >= LEAST and effect.high < FALL and share >= LEAST_FOUND and not is_silent
-        points = share < LEAST_FOUND or effect.low > 0 or is_silent
+        word = row_word(
+            fails=is_too_many or (p is not None and p <= level),
+            passes=passes,
+            points=share < LEAST_FOUND or effect.low > 0 or is_silent,
+        )
+        wrong = [reply for reply in (*own, *between) if not reply.right]
         return AtSize(
             size,
-            row_word(fails=fails, passes=passes, points=points),
-            n,
-            n - found,
-            0,
-            effect,
-            upper,
-            p,
-            said,
-            None if passes else smallest(lost),
+            word,
+            n=n,
+            lost=lost,
+            effect=effect,
+            upper=100 * effect.high,
+            p=p,
+            said=said,
+            worst=None if passes else smallest(wrong),
         )
 
-    def _beside_reference(self, answers: Answers, size: int) -> float | None:
+    def _reference_p(self, answers: Answers, size: int) -> float | None:
+        """Return the chance that the server loses so much more than the reference."""
         pairs = answers.same_prompt(size, FIRST_BESIDE, FIRST)
-        lost = sum(there.right and not here.right for there, here in pairs)
-        gained = sum(here.right and not there.right for there, here in pairs)
-        return lost_by_chance(lost, gained) if pairs else None
+        if not pairs:
+            return None
+        lost = sum(reference.right and not server.right for reference, server in pairs)
+        gained = sum(server.right and not reference.right for reference, server in pairs)
+        return lost_by_chance(lost, gained)
 
     def in_words(self, rows: Sequence[AtSize]) -> str:
-        """As the first line has it; where it falls, whose it may be."""
+        """Return the finding in words, with the sizes at which facts are lost."""
         said = super().in_words(rows)
-        open_rows = [row for row in rows if row.state == SUSPECT and row.n]
-        fallen = [short_size(row.size) for row in open_rows]
+        fallen = [short_size(row.size) for row in rows if row.state == SUSPECT and row.n]
         if fallen:
             said += f"; at {', '.join(fallen)} the model or the server loses facts"
         return said

@@ -1,5 +1,8 @@
-"""Probes of pairs: the same prompt cold and warm, alone and among others, its first fact beside a
-later one, and one question's reply to another."""
+"""Probe pairs of prompts that must be answered alike.
+
+The same prompt cold and warm, alone and among others, its first fact and a later one, and one
+question's reply to another.
+"""
 
 from __future__ import annotations
 
@@ -22,62 +25,77 @@ from needlemap.servers.check.probe import (
 )
 from needlemap.stats.verdicts import FAIL, PASS, SUSPECT, combined_word
 
-LEAST_PAIRS = 24  # all of them lost is a fail at each of the first 20 looks
-CLEAR = 0.02  # share of a prompt that a server must leave uncounted before it is said
-PARTED = 0.1  # share of its level that `cache` leaves to facts within which a hit ends
-CLEAR_ELSE = 0.1  # the same where its vocabulary is another one
-SHARED = 128  # tokens that the prompts of all users may begin with
-TEMPLATE = 32  # tokens that a server's template may add
+# All of so many pairs lost is a fail at each of the first 20 looks.
+LEAST_PAIRS = 24
+# Share of a prompt that a server must leave uncounted before it is reported.
+CLEAR = 0.02
+# The same if its vocabulary is another one.
+CLEAR_ELSE = 0.1
+# Share of its level that `cache` leaves to facts within which a hit ends.
+PARTED = 0.1
+# Tokens that the prompts of all users may start with.
+SHARED = 128
+# Tokens that a server's template may add.
+TEMPLATE = 32
+# Depth from which on a fact stands well after the first one.
+_LATE = 0.7
 
 
-def joined(found: AtSize, other: AtSize, where: str) -> AtSize:
-    """Two rows of one size as one, both of which must pass. where: the pairs of the second stand,
-    in words."""
-    word = combined_word([found.state, other.state])
-    rows = [row for row in (found, other) if row.state == word]
-    first = max(rows, key=lambda row: row.upper or 0.0) if word == PASS else rows[0]
+def joined(row: AtSize, other: AtSize, where: str) -> AtSize:
+    """Return two rows of one size as one, both of which must pass.
+
+    where: where the pairs of the other row stand, in words.
+    """
+    word = combined_word([row.state, other.state])
+    deciding = [each for each in (row, other) if each.state == word]
+    first = deciding[0]
+    if word == PASS:
+        first = max(deciding, key=lambda each: each.upper or 0.0)
     return replace(
         first,
-        n=found.n + other.n,
-        lost=found.lost + other.lost,
-        gained=found.gained + other.gained,
-        said=f"{found.said}; {other.said}{where}",
-        suspects=found.suspects + other.suspects,
-        noise=found.noise + other.noise,
-        left=found.left + other.left,
+        n=row.n + other.n,
+        lost=row.lost + other.lost,
+        gained=row.gained + other.gained,
+        said=f"{row.said}; {other.said}{where}",
+        suspects=row.suspects + other.suspects,
+        noise=row.noise + other.noise,
+        left=row.left + other.left,
     )
 
 
 def any_right(pairs: Iterable[Pair]) -> bool:
-    """Whether any answer of some pairs is right."""
-    return any(one.right or other.right for one, other in pairs)
+    """Return True if any answer of some pairs is right."""
+    return any(first.right or second.right for first, second in pairs)
 
 
 def was_cold(reply: Reply) -> bool:
-    """Whether a first prompt was computed: by the server's own count, if it gives one, no more of
-    it was cached than a template that all prompts share."""
+    """Return True if a first prompt was computed, not cached.
+
+    By the server's own count, if it gives one, no more of it was cached than a template that all
+    prompts share.
+    """
     return (reply.cached_tokens or 0) <= SHARED
 
 
 class ColdAndWarm(Paired):
-    """The same prompt, from an empty cache and from one that holds it."""
+    """Compares a prompt from an empty cache with the same one from a cache that holds it."""
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """The first prompt, and the same once more."""
+        """Return the first prompt, and the same once more."""
         return haystack.cold, haystack.warm
 
 
 class Cache(ColdAndWarm):
-    """A prefix-cache hit that answers worse than a miss."""
+    """Looks for a prefix-cache hit that answers worse than a miss."""
 
     name = "cache"
     order = 30
     asked = (
-        "each first prompt cold, then the same from the cache; a fact just before the place where "
-        "a hit ends, and one within which it ends"
+        "each first prompt uncached, then again; a fact just before the end of a hit, "
+        "and one across it"
     )
-    sees = "a prefix-cache hit that answers worse than a miss"
-    cannot = "caches that are off, or are not asked, such as a second tier"
+    sees = "a cache hit that answers worse than a miss"
+    cannot = "caches that are off"
     share = 0.10
     must = True
     lost_in = "lost from the cache"
@@ -100,60 +118,83 @@ class Cache(ColdAndWarm):
     )
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Also the first question where a hit ends just behind its fact, and within it."""
-        behind = [ask for ask in (haystack.tail, haystack.within) if ask]
-        return haystack.cold, *behind, haystack.warm
+        """Return the first prompt cold and warm, and its question after hits that end near its
+        fact.
+
+        One hit ends just after the fact, another one within it.
+        """
+        near_fact = [ask for ask in (haystack.tail, haystack.within) if ask]
+        return haystack.cold, *near_fact, haystack.warm
 
     def absent(self, layout: Geometry, answers: Answers) -> str:
-        """Whether the server says that it held nothing of any prompt."""
-        told = [reply.cached_tokens for reply in answers.every("warm", "tail", "within", "again")]
-        if told and all(each == 0 for each in told):
+        """Return why it says nothing: the server reports that it held nothing of any prompt."""
+        replies = answers.every("warm", "tail", "within", "again")
+        if replies and all(reply.cached_tokens == 0 for reply in replies):
             return "needs a prefix cache: the server reports that it held nothing of any prompt"
         return ""
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """Cold, then the same warm; cold, then behind a hit that ends just behind the fact; cold,
-        then behind one that ends within it."""
+        """Return pairs of a cold answer and another one.
+
+        That is the same prompt warm, or after a hit that ends just after the fact, or within it.
+        """
         held, parted = self.sides(answers, size)
         return held + parted
 
     def sides(self, answers: Answers, size: int) -> tuple[list[Pair], list[Pair]]:
-        """Pairs whose fact a hit holds, and pairs within whose fact it ends."""
+        """Return pairs whose fact a hit holds, and pairs within whose fact it ends."""
         cold = {reply.ask.repeat: reply for reply in answers.of(size, "cold") if was_cold(reply)}
 
-        def beside(way: str) -> list[Pair]:
-            rows = answers.of(size, way)
-            return [(cold[row.ask.repeat], row) for row in rows if row.ask.repeat in cold]
+        def with_cold(way: str) -> list[Pair]:
+            return [
+                (cold[reply.ask.repeat], reply)
+                for reply in answers.of(size, way)
+                if reply.ask.repeat in cold
+            ]
 
         same = answers.same_prompt(size, FIRST, "warm")
-        held = [(one, other) for one, other in same if was_cold(one)]
-        return [*held, *beside("tail")], beside("within")
+        held = [(first, warm) for first, warm in same if was_cold(first)]
+        return [*held, *with_cold("tail")], with_cold("within")
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
-        """Facts that a hit holds; and, with a small part of the level, facts within which it ends:
-        there are fewer, which alone keep no size from passing unless some are lost."""
+        """Judge facts that a hit holds, and with a small part of the level facts within which it
+        ends.
+
+        There are fewer of these, so they keep no size from passing unless some are lost.
+        """
         held, parted = self.sides(answers, size)
         if not parted:
-            return self.compared(answers, size, level, held)
-        found = self.compared(answers, size, (1 - PARTED) * level, held)
+            return with_unreported_hits(self.compared(answers, size, level, held), held)
+        row = self.compared(answers, size, (1 - PARTED) * level, held)
+        row = with_unreported_hits(row, held)
         usual = HELD if size <= layout.options.holds else None
-        other = self.compared(answers, size, PARTED * level, parted, usual)
-        return joined(found, other, " where a hit ends within the fact") if other.lost else found
+        within = self.compared(answers, size, PARTED * level, parted, usual)
+        if not within.lost:
+            return row
+        return joined(row, within, " where a hit ends within the fact")
+
+
+def with_unreported_hits(row: AtSize, pairs: Sequence[Pair]) -> AtSize:
+    """Return a row that says so if the server reported for no prompt what its cache held.
+
+    Then there may be no cache.
+    """
+    if not pairs or any(warm.cached_tokens is not None for _, warm in pairs):
+        return row
+    return replace(row, said=f"{row.said}, hits not reported")
 
 
 class Onset(ColdAndWarm):
-    """One long cold prompt, against the same length reached over a cached prefix."""
+    """Compares one long cold prompt with the same length reached over a cached prefix."""
 
     name = "onset"
     order = 40
-    asked = (
-        "cold prompts by length against the same length over a cached prefix; where a size is "
-        "lost, also reached in two steps"
-    )
+    asked = "uncached prompts against the same length over a cached prefix"
     sees = "one long prefill that computes something else than several shorter ones"
     cannot = "a prefill that is wrong at every length"
     share = 0.06
-    uses_shortest = True  # where these are found, a lost first size is asked in two steps
+    # If these are found, a lost first size is asked in two steps.
+    uses_shortest = True
     lost_in = "lost in one long cold prompt"
     known = (
         issue(
@@ -164,11 +205,14 @@ class Onset(ColdAndWarm):
     )
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """The first prompt and the same once more; of a size that is lost, in two steps."""
+        """Return the first prompt and the same once more; of a lost size, in two steps."""
         return haystack.stepped if haystack.lost else [haystack.cold, haystack.warm]
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """Warm, then cold; where it was asked in two steps, these come first."""
+        """Return pairs of a warm and a cold answer.
+
+        If a prompt was sent in two steps, that answer takes the place of the warm one.
+        """
         stepped = {reply.ask.repeat: reply for reply in answers.of(size, "stepped")}
         same = answers.same_prompt(size, "warm", FIRST)
         alone = [pair for pair in same if pair[1].ask.way == "cold" and was_cold(pair[1])]
@@ -181,15 +225,19 @@ class Onset(ColdAndWarm):
         return pairs
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
-        """Of a known model, what two steps find and one loses is lost: nothing can be gained."""
+        """Judge the pairs.
+
+        Of a known model, what two steps find and one loses is lost, because nothing can be gained.
+        """
         pairs = self.pairs(answers, size)
-        known = size <= layout.options.holds and any(one.ask.way == "stepped" for one, _ in pairs)
-        return self.compared(answers, size, level, pairs, HELD if known else None)
+        is_stepped = any(first.ask.way == "stepped" for first, _ in pairs)
+        usual = HELD if is_stepped and size <= layout.options.holds else None
+        return self.compared(answers, size, level, pairs, usual)
 
     def copies(
         self, layout: Geometry, answers: Answers, pair: Pair, lost: Set[Key], number: int
     ) -> Groups:
-        """What was reached in two steps is so again."""
+        """Return copies of a pair; what was reached in two steps is so again."""
         if pair[0].ask.way != "stepped":
             return super().copies(layout, answers, pair, lost, number)
         stepped, cold = self.pair_again(pair, number)
@@ -198,34 +246,46 @@ class Onset(ColdAndWarm):
         return [[cold, *crowd], [half, stepped]]
 
     def further(self, layout: Geometry, answers: Answers, row: AtSize) -> Sequence[CheckHaystack]:
-        """The same documents in two steps, where neither way finds anything in the whole haystacks
-        of a size, and a shorter size is found."""
-        at = layout.sizes.index(row.size)
-        shorter = layout.sizes[at - 1] if at else layout.short
-        found = answers.of(shorter, "ask", "short", "warm")
+        """Return the same documents, to be read in two steps.
+
+        That is done if neither way finds anything in the whole haystacks of a size, and a shorter
+        size is found.
+        """
+        index = layout.sizes.index(row.size)
+        shorter = layout.sizes[index - 1] if index else layout.short
+        replies = answers.of(shorter, "ask", "short", "warm")
+        finds_shorter = 2 * sum(reply.right for reply in replies) > len(replies)
         # Haystacks whose lengths are drawn from between the sizes may be found.
         between = layout.drawn_lengths[row.size]
         whole = [
             pair for pair in self.pairs(answers, row.size) if pair[1].ask.length not in between
         ]
-        if any_right(whole) or 2 * sum(reply.right for reply in found) <= len(found):
+        if any_right(whole) or not finds_shorter:
             return ()
-        numbers = [cold.ask.repeat for _, cold in whole][:LEAST_PAIRS]
-        return [CheckHaystack(layout, row.size, number, 2, (self,), True) for number in numbers]
+        return [
+            CheckHaystack(
+                layout,
+                row.size,
+                repeat=cold.ask.repeat,
+                round=2,
+                wanted=(self,),
+                lost=True,
+            )
+            for _, cold in whole[:LEAST_PAIRS]
+        ]
 
 
 class Load(Paired):
-    """The same prompts alone and among others."""
+    """Compares the same prompts alone and among others."""
 
     name = "load"
     order = 50
     crowds = True
     asked = (
-        "the same prompts alone, then at a time, beside fresh ones (`--load`), then each of them "
-        "alone once more"
+        "the same prompts alone, then at a time with fresh ones (`--load`), then alone once more"
     )
-    sees = "answers that are lost among other prompts, or once these are in the cache"
-    cannot = "other kinds of load; models that answer one by one"
+    sees = "answers that are lost among other prompts"
+    cannot = "other kinds of load"
     share = 0.08
     lost_in = "lost among other prompts"
     known = (
@@ -237,51 +297,57 @@ class Load(Paired):
     )
 
     def needs(self, layout: Geometry) -> str:
-        """A model that answers several prompts at a time."""
+        """Return what is missing: a model that answers several prompts at a time."""
         return "a model that answers several prompts at a time" if layout.options.serial else ""
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Some prompts alone and at a time, with a crowd of others; the first prompt of every
-        second haystack beside that crowd, and alone behind it."""
+        """Return some prompts alone and at a time, with a crowd of others.
+
+        The first prompt of every second haystack is sent with that crowd, and alone after it.
+        """
         first = [haystack.cold, haystack.warm] if haystack.is_crowded else []
         wave = *haystack.loaded, *haystack.crowd
         return *first, *haystack.questions, *wave, *haystack.after, *haystack.crowd_after
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """Alone, then among others; alone, then alone behind those."""
+        """Return pairs of an answer alone and one among others, or alone after those."""
         among = answers.same_prompt(size, "ask", "loaded")
         return [*among, *self.crowded(answers, size), *self.behind(answers, size)]
 
     def behind(self, answers: Answers, size: int) -> list[Pair]:
-        """Prompts of a wave: alone before it, and alone behind it."""
+        """Return pairs of prompts of a wave: alone before it, and alone after it."""
         waved = {reply.ask.prompt for reply in answers.of(size, "loaded")}
         pairs = answers.same_prompt(size, "ask", "after|again")
         return [pair for pair in pairs if pair[0].ask.prompt in waved]
 
     def crowded(self, answers: Answers, size: int) -> list[Pair]:
-        """First prompts: alone from the cache, then computed beside others."""
+        """Return pairs of first prompts: alone from the cache, and computed with others."""
         return answers.same_prompt(size, "warm", "crowded")
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
-        """Prompts that a cache holds, prompts that are computed, and all of them behind the wave: a
-        part of the level each. What is behind the wave keeps no size from passing unless some is
-        lost: there are fewer."""
+        """Judge prompts that a cache holds, that are computed, and all after the wave.
+
+        Each has a part of the level. There are fewer after the wave, so they keep no size from
+        passing unless some are lost.
+        """
         held = answers.same_prompt(size, "ask", "loaded")
         row = self.compared(answers, size, level / 2, held)
-        if computed := self.crowded(answers, size):
-            other = self.compared(answers, size, level / 4, computed)
-            row = joined(row, other, " while computed")
+        computed = self.crowded(answers, size)
+        if computed:
+            computed_row = self.compared(answers, size, level / 4, computed)
+            row = joined(row, computed_row, " while computed")
         index = layout.sizes.index(size)
         crowd = [
-            pair
-            for pair in answers.same_prompt(layout.short, "crowd", "crowd-after")
-            if crowd_index(pair[0].ask) == index
+            (alone, after)
+            for alone, after in answers.same_prompt(layout.short, "crowd", "crowd-after")
+            if crowd_index(alone.ask) == index
         ]
-        behind = self.compared(answers, size, level / 4, self.behind(answers, size) + crowd)
-        return joined(row, behind, " behind the wave") if behind.lost else row
+        after_wave = self.behind(answers, size) + crowd
+        after_row = self.compared(answers, size, level / 4, after_wave)
+        return joined(row, after_row, " behind the wave") if after_row.lost else row
 
     def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
-        """Prompts that are computed, and prompts that a cache holds."""
+        """Yield copies of the pairs that were lost, of each kind."""
         for pairs in (
             self.crowded(answers, size),
             answers.same_prompt(size, "ask", "loaded"),
@@ -291,15 +357,19 @@ class Load(Paired):
 
 
 class Cut(Paired):
-    """Is the head of a long prompt still there? Answers are believed before counters."""
+    """Checks whether the head of a long prompt is still there.
+
+    Answers are believed before counters.
+    """
 
     name = "cut"
     order = 80
-    asked = "a fact at the very beginning beside one behind the middle; the tokens that are counted"
-    sees = "a prompt whose head was cut off without a word"
-    cannot = "a cut of a few tokens; a head that is lost only now and then"
+    asked = "a fact at the very beginning next to one behind the middle; the counted tokens"
+    sees = "a prompt whose head was cut off"
+    cannot = "a cut of a few tokens"
     share = 0.05
-    uses_shortest = True  # what is counted of them is what the server adds to every prompt
+    # What is counted of them is what the server adds to every prompt.
+    uses_shortest = True
     lost_in = "lost at the very beginning"
     known = (
         issue(
@@ -310,44 +380,47 @@ class Cut(Paired):
     )
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Facts at the beginning and behind the middle."""
+        """Return prompts for facts at the beginning and after the middle."""
         return haystack.cold, haystack.warm, *haystack.questions
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """Behind the middle first, then at the beginning of the same haystack."""
-        heads, later = dict[object, Reply](), dict[object, Reply]()
+        """Return pairs of a fact after the middle and one at the haystack's beginning."""
+        heads, later = dict[int, Reply](), dict[int, Reply]()
         for reply in answers.of(size, "warm", "ask"):
             ask = reply.ask
-            if ask.facts == 1:  # one fact a haystack: neighbours stand beside each other
+            if ask.facts == 1:
+                # With one fact a haystack, neighbours are compared with each other.
                 side = heads if ask.depth == 0 else later
                 side.setdefault(ask.repeat // 3, reply)
             elif ask.fact == 0 and ask.depth == 0:
                 heads.setdefault(ask.repeat, reply)
-            elif (ask.depth >= 0.7 and ask.fact < ask.facts - 1) or ask.facts == 2:
+            elif (ask.depth >= _LATE and ask.fact < ask.facts - 1) or ask.facts == 2:
                 later.setdefault(ask.repeat, reply)
-        return [(later[at], heads[at]) for at in heads if at in later]
+        return [(later[number], head) for number, head in heads.items() if number in later]
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
-        """A fail only where the counters say so too, or the model is known to find all: one
-        that sees the last tokens only also loses all heads. Where nothing is found, and most
-        was not counted, that is a cut as well."""
+        """Judge the pairs, and fail only if the counters say so too, or if the model is known to
+        find all.
+
+        A model that sees the last tokens only also loses all heads. If nothing is found, and most
+        was not counted, that is a cut as well.
+        """
         row = self.at(answers, size, level)
         pairs = self.pairs(answers, size)
         if not pairs:
             return row
-        heads = sum(other.right for _, other in pairs) / len(pairs)
         cut = left_out(answers, size)
         said = row.said
         if cut:
             sent, counted = cut[0].own_tokens or 1, cut[0].prompt_tokens or 0
-            least = min(reply.ask.length for reply in cut)
-            longer = [pair for pair in pairs if pair[1].ask.length >= least]
-            lost = not any(one.right or other.right for one, other in longer)
             said += f"; the server counts {counted:,} of {sent:,} tokens sent"
-            said += ", though what stands at the beginning is found" if heads > 0.5 else ""
-            if lost and len(longer) >= LEAST and 2 * counted < sent:
-                worst = smallest(head for _, head in longer)
-                row = replace(row, state=FAIL, worst=worst)
+            if 2 * sum(head.right for _, head in pairs) > len(pairs):
+                said += ", though what stands at the beginning is found"
+            shortest_cut = min(reply.ask.length for reply in cut)
+            longer = [pair for pair in pairs if pair[1].ask.length >= shortest_cut]
+            is_lost = len(longer) >= LEAST and not any_right(longer)
+            if is_lost and 2 * counted < sent:
+                row = replace(row, state=FAIL, worst=smallest(head for _, head in longer))
         if row.state == FAIL and not cut and size > layout.options.holds:
             row = replace(row, state=SUSPECT)
             said += ": the model or the server"
@@ -355,35 +428,42 @@ class Cut(Paired):
 
 
 def left_out(answers: Answers, size: int) -> list[Reply]:
-    """Return the first prompts of which too many tokens were not counted, compared with what is
-    counted of the shortest. Prompts that a cache holds do not tell: some servers count what they
-    compute only."""
-    rows = [reply for reply in answers.every() if reply.prompt_tokens and reply.own_tokens]
-    here = [each for each in rows if each.ask.size == size and each.ask.way in FIRST.split("|")]
-    if not here:
+    """Return the first prompts of which too many tokens were not counted.
+
+    They are compared with what is counted of the shortest prompts. Prompts that a cache holds are
+    left aside, because some servers count only what they compute.
+    """
+    counted = [reply for reply in answers.every() if reply.prompt_tokens and reply.own_tokens]
+    first_ways = FIRST.split("|")
+    first = [reply for reply in counted if reply.ask.size == size and reply.ask.way in first_ways]
+    if not first:
         return []
-    least = min(rows, key=lambda reply: reply.own_tokens or 0)
-    short, more = least.own_tokens or 1, (least.prompt_tokens or 0) - (least.own_tokens or 0)
-    found = []
-    for reply in here:
-        sent, counted = reply.own_tokens or 1, reply.prompt_tokens or 0
-        if abs(more) <= TEMPLATE:  # the same vocabulary
-            left = sent + more - counted > max(TEMPLATE, CLEAR * sent)
-        else:
-            left = 1 - counted / sent / (1 + more / short) > CLEAR_ELSE
-        if left:
-            found.append(reply)
-    return found
+    shortest = min(counted, key=lambda reply: reply.own_tokens or 0)
+    return [reply for reply in first if _is_cut(reply, shortest)]
+
+
+def _is_cut(reply: Reply, shortest: Reply) -> bool:
+    """Return True if a server counts clearly fewer tokens than were sent.
+
+    shortest: the shortest prompt, which shows what the server adds to each.
+    """
+    sent, counted = reply.own_tokens or 1, reply.prompt_tokens or 0
+    sent_short = shortest.own_tokens or 0
+    added = (shortest.prompt_tokens or 0) - sent_short
+    if abs(added) <= TEMPLATE:
+        # The vocabulary is the same.
+        return sent + added - counted > max(TEMPLATE, CLEAR * sent)
+    return 1 - counted / sent / (1 + added / (sent_short or 1)) > CLEAR_ELSE
 
 
 class Replies(Paired):
-    """One haystack, other questions: is another question's reply given?"""
+    """Checks whether another question about a haystack is answered with the first one's reply."""
 
     name = "replies"
     order = 60
     asked = "prompts that share their haystack, not their question"
-    sees = "a reply cache that is keyed on a prompt's beginning"
-    cannot = "a reply cache that is keyed on the whole prompt, which is right"
+    sees = "a reply cache keyed on a prompt's beginning"
+    cannot = "one keyed on the whole prompt, which is right"
     share = 0.06
     lost_in = "answered with an earlier reply"
     known = (
@@ -395,33 +475,33 @@ class Replies(Paired):
     )
 
     def needs(self, layout: Geometry) -> str:
-        """Haystacks with several facts."""
+        """Return what is missing: haystacks with several facts."""
         if layout.options.facts > 1:
             return ""
         return "several facts a haystack: a {placeholder} in --needle and --question, with --draw"
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """The first question, then others."""
+        """Return the first question, then others."""
         return haystack.cold, *haystack.questions
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """The first question's answer, then another's, which is only lost where it is the
-        first's."""
+        """Return pairs of the first question's answer and another's.
+
+        The other is only lost if it is the first's.
+        """
         first = {reply.ask.repeat: reply for reply in answers.of(size, "cold", "crowded")}
-        found = []
-        for reply in answers.of(size, "ask"):
-            one = first.get(reply.ask.repeat)
-            if one is None or one.ask.fact == reply.ask.fact:
-                continue
-            found.append(self.taken(one, reply))
-        return found
+        return [
+            self.taken(first[reply.ask.repeat], reply)
+            for reply in answers.of(size, "ask")
+            if reply.ask.repeat in first and first[reply.ask.repeat].ask.fact != reply.ask.fact
+        ]
 
     def repeated(self, answers: Answers, pair: Pair) -> list[Pair]:
-        """The same two questions, asked again."""
-        return [self.taken(*each) for each in super().repeated(answers, pair)]
+        """Return the same two questions, sent again."""
+        return [self.taken(first, second) for first, second in super().repeated(answers, pair)]
 
-    def taken(self, one: Reply, other: Reply) -> Pair:
-        """Two answers, of which one is only wrong where it is the other one's reply."""
-        if one.right == other.right or one.answer == other.answer:
-            return one, other
-        return replace(one, right=True), replace(other, right=True)
+    def taken(self, first: Reply, second: Reply) -> Pair:
+        """Return two answers, of which one is only wrong if it is the other one's reply."""
+        if first.right == second.right or first.answer == second.answer:
+            return first, second
+        return replace(first, right=True), replace(second, right=True)

@@ -1,10 +1,11 @@
-"""Do wrong answers stand together? Pure: the answers of a check in, groups of prompts out.
+"""Find groups of prompts in which too many answers of a check are wrong.
 
-A partition says in which groups prompts stand: of time, depth, haystack. Within a stratum of
+The module is pure: it takes the answers of a check and returns groups of prompts. A partition
+divides the prompts into groups, for example by time, depth or haystack. Within a stratum of
 prompts that a model finds alike (one size, one fact), the wrong ones of a group follow the
-hypergeometric distribution if the group says nothing; what is lost in several strata is tested
-together. Each partition has a level of its own, divided among the groups that it tries. Another
-partition is another entry of PARTITIONS.
+hypergeometric distribution if the group has no effect; several strata are tested together. Each
+partition has a level of its own, divided among the groups that it tries. Another partition is
+another entry of PARTITIONS.
 """
 
 from __future__ import annotations
@@ -18,39 +19,54 @@ from itertools import pairwise
 from math import exp, log
 
 from needlemap.grid import short_size
-from needlemap.servers.check.ask import BESIDE, ROOMY, TOSS, Answers, Ask, Reply
+from needlemap.servers.check.ask import BESIDE, LONG, ROOMY, TOSS, Answers, Ask, Reply
 from needlemap.servers.check.finding import KnownIssue, issue
 from needlemap.servers.check.haystack import BEHIND, COMB
 from needlemap.stats.exact import count_tail, poisson_tail, strata_tail
 
 # The longest run of wrong answers of 130 sound servers of an able model was 4.
 RUN = 12
-WINDOWS = (2, 4, 8, 16, 32)  # parts of the time; each window begins at half of one
+# Parts into which the time is divided. Each window is one part long and starts at half of one.
+WINDOWS = (2, 4, 8, 16, 32)
+# Parts of the time, of which all after one are compared with all before it. Of a model that was
+# exchanged after a quarter of the time, and lost one answer in ten from then on, no window held
+# more than three quarters.
+CUTS = 16
+# The windows of a size's haystacks, in the order of their lengths. With four fixed parts a band
+# that lies across two of them, and loses six answers in ten, passed.
+BANDS = (1, 2, 4)
 # Facts that must be lost of a haystack: one that is missed is often missed in each question on it.
 FACTS = 3
 # A haystack is lost if so much of it is: with fewer shares, a band of a few lengths, in which one
 # prompt of six is found by chance, passed.
 LOST_SHARES = (("whole", 1.0), ("nearly whole", 0.8), ("mostly", 0.5))
-RESIDUES = (2, 3, 4, 8, 16, 32, 64)  # of tokens: what kernels and blocks count in
-CHUNKS = (2, 3, 4, 5, 6, 7, 8, 10)  # of pages, blocks and chunks
-UNITS = (512, 4_096, 8_192)  # tokens of pages, blocks and chunks
-MOST_TURNS = 20  # replicas that a balancer may take in turn
-BANDS = 4  # parts of the lengths between two sizes
-_COPY = re.compile(rf"-again\d|{ROOMY}$")  # of what was lost: more often wrong than other prompts
-SHORT = (
-    "short",
-    "short-again",
-    "crowd",
-    "crowd-after",
-)  # ways of prompts that are as short as can be
-_APART = (*TOSS, "window", "beyond", "half")
+# Moduli of a number of tokens: what kernels and blocks count in.
+RESIDUES = (2, 3, 4, 8, 16, 32, 64)
+# Moduli of a number of pages, blocks or chunks.
+CHUNKS = (2, 3, 4, 5, 6, 7, 8, 10)
+# Tokens of pages, blocks and chunks.
+UNITS = (512, 4_096, 8_192)
+# Replicas that a balancer may take in turn.
+MOST_TURNS = 20
+# Ways of prompts that are as short as they can be.
+SHORT = ("short", "short-again", "crowd", "crowd-after")
+# Copies of prompts that were lost: they are more often wrong than other prompts.
+_COPY = re.compile(rf"-again\d|{ROOMY}$")
+# Ways that no group is made of.
+_APART = (*TOSS, LONG, "window", "beyond", "half")
+# Names of places that are not eighths of a haystack.
+_PLACES: Mapping[Hashable, str] = {"edges": "the end of a block", "end": "the haystack's end"}
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
     """One prompt and its answers.
 
-    requests: the number of each answer's request. order: the prompt's place among all, in [0, 1).
+    Attributes:
+        ask: The first ask of the prompt.
+        replies: Its answers, in the order of their requests.
+        requests: The number of each answer's request.
+        order: The prompt's place among all prompts of the check, in [0, 1).
     """
 
     ask: Ask
@@ -60,18 +76,20 @@ class Asked:
 
     @cached_property
     def wrong(self) -> bool:
-        """Whether half of its answers or more are wrong."""
+        """Return True if at least half of its answers are wrong."""
         return 2 * sum(not reply.right for reply in self.replies) >= len(self.replies)
 
     @cached_property
     def passes(self) -> bool:
-        """Whether some of its answers are right and some are wrong."""
+        """Return True if some of its answers are right and others are wrong."""
         return len({reply.right for reply in self.replies}) > 1
 
     @cached_property
     def place_bin(self) -> Hashable:
-        """The eighth of the haystack in which its fact stands; by name the end of a block, and
-        the end of the haystack."""
+        """Return the eighth of the haystack in which its fact stands.
+
+        The end of a block and the end of the haystack have names.
+        """
         if self.ask.way == "edges":
             return "edges"
         is_last = 1 < self.ask.facts == self.ask.fact + 1
@@ -79,15 +97,15 @@ class Asked:
 
     @property
     def takes_a_turn(self) -> bool:
-        """Whether its length is one of consecutive ones, which are taken in turn.
+        """Return True if its length is one of consecutive lengths, which are taken in turn.
 
-        The others differ by design: of a model that ends between them, only some are lost.
+        Other lengths differ by design: if a model ends between them, only some are lost.
         """
         return any(reply.ask.way == "ask" for reply in self.replies)
 
     @property
     def start(self) -> int:
-        """Tokens before the fact."""
+        """Return the tokens before the fact."""
         return self.replies[0].start
 
 
@@ -95,9 +113,13 @@ class Asked:
 class Group:
     """Prompts that stand together, of which too many are lost.
 
-    name: what they share, in words. p: the chance of so many lost, times the groups that were
-    tried. sure_p: the chance of them on any server that answers each prompt for itself, whatever
-    its model finds; 1 if a model may explain them.
+    Attributes:
+        partition: The name of the partition that made the group.
+        name: What the prompts share, in words.
+        prompts: Its prompts, lost or not.
+        p: The chance that so many are lost, times the groups that were tried.
+        sure_p: The same chance on any server that answers each prompt for itself, whatever its
+            model finds; 1 if a model may explain the group.
     """
 
     partition: str
@@ -108,28 +130,48 @@ class Group:
 
     @property
     def lost(self) -> tuple[Asked, ...]:
-        """Those that are lost."""
-        return tuple(each for each in self.prompts if each.wrong)
+        """Return the prompts that are lost."""
+        return tuple(prompt for prompt in self.prompts if prompt.wrong)
 
     @property
     def sentence(self) -> str:
-        """What is lost, in words."""
+        """Return what is lost, in words."""
         return f"{len(self.lost)} of {len(self.prompts)} lost {self.name}"
 
 
-Label = tuple[str, Hashable]  # what the prompts of a group share, in words and as a key
-Tally = dict[Hashable, list[int]]  # prompts and lost prompts, by stratum
+# What the prompts of a group share, in words and as a key.
+Label = tuple[str, Hashable]
 Stratum = Callable[[Asked], Hashable]
 Test = Callable[[Sequence[Asked], float], Iterable[Group]]
+
+
+@dataclass(slots=True)
+class Count:
+    """Prompts, and how many of them are lost."""
+
+    n: int = 0
+    lost: int = 0
+
+    def add(self, prompt: Asked) -> None:
+        """Count a prompt."""
+        self.n += 1
+        self.lost += prompt.wrong
+
+
+# The prompts of a group by stratum.
+Tally = dict[Hashable, Count]
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
     """One way to divide the prompts of a check.
 
-    level: how often a sound server has such a group. test: the groups in which too many are lost,
-    given all prompts and the level. share: of the probe's alpha, of groups that no model explains.
-    known: public faults that lose such groups.
+    Attributes:
+        name: Its name.
+        level: How often a sound server has such a group.
+        test: Finds the groups in which too many are lost, given all prompts and the level.
+        share: Its share of the probe's alpha, for groups that no model explains.
+        known: Public faults that lose such groups.
     """
 
     name: str
@@ -140,9 +182,9 @@ class Partition:
 
 
 def groups_in(answers: Answers) -> list[Group]:
-    """Return the groups in which too many answers are lost, the surest of each partition first."""
+    """Return the groups in which too many answers are lost, in the order of the partitions."""
     prompts = prompts_of(answers)
-    if not any(each.wrong for each in prompts):
+    if not any(prompt.wrong for prompt in prompts):
         return []
     return [
         replace(group, partition=partition.name)
@@ -155,48 +197,65 @@ def prompts_of(answers: Answers) -> list[Asked]:
     """Return each prompt with its answers, in the order of their first requests."""
     rows = defaultdict[Hashable, list[tuple[int, Reply]]](list)
     for request, reply in enumerate(answers.by_key.values(), 1):
-        way = reply.ask.way
-        if reply.measured and not (way.startswith(BESIDE) or way in _APART or _COPY.search(way)):
+        if reply.measured and is_grouped(reply.ask.way):
             rows[reply.ask.prompt].append((request, reply))
-    found = list[Asked]()
-    for at, row in enumerate(rows.values()):
+
+    prompts: list[Asked] = []
+    for number, row in enumerate(rows.values()):
         requests, replies = zip(*row, strict=True)
-        found.append(Asked(replies[0].ask, replies, requests, at / len(rows)))
-    return found
+        prompt = Asked(
+            ask=replies[0].ask,
+            replies=replies,
+            requests=requests,
+            order=number / len(rows),
+        )
+        prompts.append(prompt)
+    return prompts
+
+
+def is_grouped(way: str) -> bool:
+    """Return True if prompts that were sent in a way count in groups.
+
+    Left out are prompts to the reference, copies, and those whose answers differ by design.
+    """
+    return not (way.startswith(BESIDE) or way in _APART or _COPY.search(way))
 
 
 def alike(prompt: Asked) -> Hashable:
-    """The stratum of a prompt: its size, its fact, and whether its length is drawn."""
+    """Return the stratum of a prompt: its size, its fact, and whether its length is drawn."""
     return prompt.ask.size, prompt.place_bin, is_shorter(prompt.ask)
 
 
 def is_shorter(ask: Ask) -> bool:
-    """Whether a prompt is shorter than those of its size: a model may end between them."""
+    """Return True if a prompt is shorter than those of its size. A model may end between them."""
     return ask.length < ask.size - COMB - BEHIND
 
 
 def of_one_size(prompt: Asked) -> Hashable:
-    """The stratum where facts are set beside each other."""
+    """Return the stratum if facts are compared with each other: the size."""
     return prompt.ask.size
 
 
 def by_prompt(prompt: Asked) -> Hashable:
-    """The unit where prompts about one fact differ in what is tried."""
+    """Return the unit if prompts about one fact differ in what is tried: the prompt itself."""
     return prompt
 
 
 def by_fact(prompt: Asked) -> Hashable:
-    """The unit where they do not: a fact that a model misses is missed at each length."""
+    """Return the unit if they do not differ in it: the fact.
+
+    A fact that a model misses is missed at each length.
+    """
     return prompt.ask.haystack, prompt.ask.fact
 
 
 def by_fact_and_way(prompt: Asked) -> Hashable:
-    """The same, for facts that are asked for in several ways."""
+    """Return the unit if facts are asked for in several ways: the fact and the way."""
     return prompt.ask.haystack, prompt.ask.fact, prompt.ask.way, prompt.ask.state
 
 
 def merged(prompts: Iterable[Asked], unit: Stratum) -> dict[Asked, list[Asked]]:
-    """Return the prompts of each unit, by one that has the answers of them all."""
+    """Return the prompts of each unit, by one prompt that has all their answers."""
     rows = defaultdict[Hashable, list[Asked]](list)
     for prompt in prompts:
         rows[unit(prompt)].append(prompt)
@@ -213,96 +272,122 @@ def merged(prompts: Iterable[Asked], unit: Stratum) -> dict[Asked, list[Asked]]:
 def labelled(
     labels: Callable[[Asked], Iterable[Label]],
     stratum: Stratum = alike,
+    *,
     tried: int = 0,
     unit: Stratum = by_prompt,
 ) -> Test:
-    """Return the test of groups that are given by labels. tried: how many groups there may be;
-    0: as many as there are. unit: of prompts that are lost together on any server, which count
-    as one."""
+    """Return the test of the groups that labels make. It yields the likeliest group, or none.
+
+    Args:
+        labels: The groups of a prompt.
+        stratum: Prompts of one stratum are compared with each other.
+        tried: How many groups there may be; 0 for as many as there are.
+        unit: Prompts of one unit are lost together on any server, and count as one.
+    """
 
     def test(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
         units = merged(prompts, unit)
         strata = Strata(units, stratum)
-        tallies = defaultdict[Label, Tally](lambda: defaultdict(lambda: [0, 0]))
-        for one in units:
-            at = stratum(one)
-            for label in labels(one):
-                row = tallies[label][at]
-                row[0] += 1
-                row[1] += one.wrong
+        tallies = defaultdict[Label, Tally](lambda: defaultdict(Count))
+        for prompt in units:
+            for label in labels(prompt):
+                tallies[label][stratum(prompt)].add(prompt)
+
+        times = tried or len(tallies)
         chances = {
-            label: strata.tail(tally) * (tried or len(tallies))
+            label: strata.tail(tally) * times
             for label, tally in tallies.items()
             if strata.is_over(tally)
         }
-        best = min(chances, key=chances.__getitem__, default=None)
-        if best is not None and chances[best] <= level:
-            members = tuple(
-                prompt for one, row in units.items() if best in labels(one) for prompt in row
-            )
-            yield Group("", best[0], members, chances[best])
+        if not chances:
+            return
+        best = min(chances, key=chances.__getitem__)
+        if chances[best] > level:
+            return
+        members = [
+            prompt for whole, row in units.items() if best in labels(whole) for prompt in row
+        ]
+        yield Group(partition="", name=best[0], prompts=tuple(members), p=chances[best])
 
     return test
 
 
 class Strata:
-    """The prompts of a check by stratum, with the number of them and of the lost ones."""
+    """Counts the prompts of a check, and the lost ones, by stratum."""
 
     def __init__(self, prompts: Iterable[Asked], stratum: Stratum) -> None:
-        self.of = stratum
-        self.counts: Tally = defaultdict(lambda: [0, 0])
+        self._stratum = stratum
+        self._counts: Tally = defaultdict(Count)
         for prompt in prompts:
-            row = self.counts[stratum(prompt)]
-            row[0] += 1
-            row[1] += prompt.wrong
+            self._counts[stratum(prompt)].add(prompt)
 
     def is_over(self, tally: Tally) -> bool:
-        """Return whether more is lost of some prompts than the others let expect."""
-        lost = sum(row[1] for row in tally.values())
-        return lost > sum(
-            n * self.counts[at][1] / self.counts[at][0] for at, (n, _) in tally.items()
+        """Return True if more is lost of some prompts than is expected from all of them."""
+        lost = sum(count.lost for count in tally.values())
+        expected = sum(
+            count.n * self._counts[stratum].lost / self._counts[stratum].n
+            for stratum, count in tally.items()
         )
+        return lost > expected
 
     def tail(self, tally: Tally) -> float:
-        """Return the chance that so many of some prompts are lost, if they are like the others
-        of their strata (stratified Fisher test)."""
+        """Return the chance that so many of some prompts are lost.
+
+        They are taken to be like the others of their strata (stratified Fisher test).
+        """
         return strata_tail(
-            [(self.counts[at][0], n, self.counts[at][1], lost) for at, (n, lost) in tally.items()]
+            [
+                (self._counts[stratum].n, count.n, self._counts[stratum].lost, count.lost)
+                for stratum, count in tally.items()
+            ]
         )
 
     def rate(self, prompt: Asked) -> float:
         """Return the share of a prompt's stratum that is lost."""
-        n, lost = self.counts[self.of(prompt)]
-        return lost / n
+        count = self._counts[self._stratum(prompt)]
+        return count.lost / count.n
 
 
 def in_time(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
-    """Yield a run of wrong answers, or a window of the time in which more is lost than at other
-    times: a server that was spoilt, restarted or exchanged meanwhile."""
-    tried = sum(2 * parts - 1 for parts in WINDOWS)
-    windows = list(labelled(windows_of, tried=tried, unit=by_fact)(prompts, level))
-    run = longest_run(prompts)
-    members = tuple(dict.fromkeys(prompt for _, prompt in run))
-    if len(run) >= RUN:
-        strata = Strata(prompts, alike)
-        # As many runs may begin as there are prompts; what is sent again is no new loss.
-        facts = {by_fact(prompt): prompt for prompt in members if prompt.wrong}
-        p = len(prompts) * exp(sum(log(strata.rate(prompt)) for prompt in facts.values()))
-        if p <= level:
-            first, last = run[0][0], run[-1][0]
-            name = f"in a row, {len(run):,} answers from request {first:,} to {last:,}"
-            windows = [Group("", name, members, p)]
-    for group in windows:
+    """Yield a run of wrong answers, or else a part of the time in which more is lost.
+
+    Such a server was spoilt, restarted or exchanged meanwhile.
+    """
+    tried = sum(2 * parts - 1 for parts in WINDOWS) + 2 * (CUTS - 1)
+    run = group_of_run(prompts)
+    if run is not None and run.p <= level:
+        groups = [run]
+    else:
+        groups = list(labelled(windows_of, tried=tried, unit=by_fact)(prompts, level))
+    for group in groups:
         chance = haystack_tail(prompts, group.prompts) * max(tried, len(prompts))
         yield replace(group, sure_p=min(1.0, chance))
 
 
+def group_of_run(prompts: Sequence[Asked]) -> Group | None:
+    """Return the longest run of wrong answers as a group; None if it is shorter than `RUN`."""
+    run = longest_run(prompts)
+    if len(run) < RUN:
+        return None
+    members = tuple(dict.fromkeys(prompt for _, prompt in run))
+    strata = Strata(prompts, alike)
+    # A fact that is sent again is no new loss.
+    facts = {by_fact(prompt): prompt for prompt in members if prompt.wrong}
+    # As many runs may start as there are prompts.
+    p = len(prompts) * exp(sum(log(strata.rate(prompt)) for prompt in facts.values()))
+    first = run[0][0]
+    last = run[-1][0]
+    name = f"in a row, {len(run):,} answers from request {first:,} to {last:,}"
+    return Group(partition="", name=name, prompts=members, p=p)
+
+
 def longest_run(prompts: Sequence[Asked]) -> Sequence[tuple[int, Asked]]:
-    """Return the longest row of wrong answers: the number of each request, and its prompt."""
-    longest, row = list[tuple[int, Asked]](), list[tuple[int, Asked]]()
+    """Return the longest run of wrong answers: the number of each request, and its prompt."""
+    longest: list[tuple[int, Asked]] = []
+    run: list[tuple[int, Asked]] = []
     for request, prompt, reply in in_order(prompts):
-        row = [] if reply.right else [*row, (request, prompt)]
-        longest = max(longest, row, key=len)
+        run = [] if reply.right else [*run, (request, prompt)]
+        longest = max(longest, run, key=len)
     return longest
 
 
@@ -317,89 +402,136 @@ def in_order(prompts: Iterable[Asked]) -> list[tuple[int, Asked, Reply]]:
 
 
 def windows_of(prompt: Asked) -> Iterator[Label]:
-    """Yield the windows of the time in which a prompt was sent first."""
-    for parts in WINDOWS:
-        at = int(prompt.order * 2 * parts)  # half windows
-        for first in (at - 1, at):
+    """Yield the windows of the time in which a prompt was sent first, and the sides of each cut."""
+    for parts, first in windows_at(prompt.order, WINDOWS):
+        start = first / (2 * parts)
+        stop = (first + 2) / (2 * parts)
+        yield f"between {start:.0%} and {stop:.0%} of the time", (parts, first)
+    for cut in range(1, CUTS):
+        if prompt.order < cut / CUTS:
+            yield f"before {cut / CUTS:.0%} of the time", ("before", cut)
+        else:
+            yield f"after {cut / CUTS:.0%} of the time", ("after", cut)
+
+
+def windows_at(place: float, divisions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield the windows that hold a place in [0, 1).
+
+    A window is a number of parts, and the number of the half part at which it starts.
+
+    >>> list(windows_at(0.5, [2]))
+    [(2, 1), (2, 2)]
+    """
+    for parts in divisions:
+        half = int(place * 2 * parts)
+        for first in (half - 1, half):
             if 0 <= first <= 2 * parts - 2:
-                start, stop = first / (2 * parts), (first + 2) / (2 * parts)
-                yield f"between {start:.0%} and {stop:.0%} of the time", (parts, first)
+                yield parts, first
 
 
 def haystack_tail(prompts: Iterable[Asked], members: Iterable[Asked]) -> float:
-    """Return the chance that so many haystacks of some prompts are lost, half of their prompts or
-    more: what is lost of one haystack may be lost together."""
+    """Return the chance that so many haystacks of some prompts are lost.
+
+    A haystack is lost if half of its prompts are: they may be lost together.
+    """
     inside = {prompt.ask.haystack for prompt in members}
-    counts = defaultdict[Hashable, list[int]](lambda: [0, 0, 0, 0])
+    all_counts = defaultdict[Hashable, Count](Count)
+    inside_counts = defaultdict[Hashable, Count](Count)
     for haystack, rows in by_haystack(prompts).items():
-        lost = 2 * sum(prompt.wrong for prompt in rows) >= len(rows)
-        row = counts[rows[0].ask.size, is_shorter(rows[0].ask)]
-        row[0] += 1
-        row[1] += haystack in inside
-        row[2] += lost
-        row[3] += lost and haystack in inside
-    return strata_tail([(n, mine, lost, both) for n, mine, lost, both in counts.values()])
+        is_lost = 2 * sum(prompt.wrong for prompt in rows) >= len(rows)
+        ask = rows[0].ask
+        stratum = ask.size, is_shorter(ask)
+        counts = [all_counts[stratum]]
+        if haystack in inside:
+            counts.append(inside_counts[stratum])
+        for count in counts:
+            count.n += 1
+            count.lost += is_lost
+    return strata_tail(
+        [
+            (count.n, inside_counts[stratum].n, count.lost, inside_counts[stratum].lost)
+            for stratum, count in all_counts.items()
+        ]
+    )
 
 
 def by_haystack(prompts: Iterable[Asked]) -> Mapping[Hashable, list[Asked]]:
     """Return the prompts of each haystack."""
-    found = defaultdict[Hashable, list[Asked]](list)
+    rows = defaultdict[Hashable, list[Asked]](list)
     for prompt in prompts:
-        found[prompt.ask.haystack].append(prompt)
-    return found
+        rows[prompt.ask.haystack].append(prompt)
+    return rows
 
 
 def by_head(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
-    """Yield haystacks that are lost whole, or mostly, more of them than facts lost one by one
-    make: prompts that begin alike are answered by one replica, from one cache."""
+    """Yield haystacks that are lost whole, or mostly, if facts lost one by one make fewer of them.
+
+    Prompts that start alike are answered by one replica, from one cache.
+    """
     strata = Strata(prompts, alike)
-    rows = [
-        found
-        for found in by_haystack(prompts).values()
-        if len({prompt.place_bin for prompt in found}) >= FACTS
+    haystacks = [
+        rows
+        for rows in by_haystack(prompts).values()
+        if len({prompt.place_bin for prompt in rows}) >= FACTS
     ]
     for words, share in LOST_SHARES:
-        least = [max(FACTS, round(share * len(found) + 0.49)) for found in rows]
-        lost = [
-            found
-            for found, most in zip(rows, least, strict=True)
-            if sum(prompt.wrong for prompt in found) >= most
-        ]
-        chances = [
-            count_tail([strata.rate(prompt) for prompt in found], most)
-            for found, most in zip(rows, least, strict=True)
-        ]
+        lost: list[Sequence[Asked]] = []
+        chances: list[float] = []
+        for rows in haystacks:
+            # Rounded up; less than a half leaves whole numbers as they are.
+            least = max(FACTS, round(share * len(rows) + 0.49))
+            chances.append(count_tail([strata.rate(prompt) for prompt in rows], least))
+            if sum(prompt.wrong for prompt in rows) >= least:
+                lost.append(rows)
         p = len(LOST_SHARES) * count_tail(chances, len(lost))
         if len(lost) >= 2 and p <= level:
-            name = f"where a haystack is lost {words}: {len(lost)} of {len(rows)} haystacks"
-            yield Group("", name, tuple(prompt for found in lost for prompt in found), p)
+            yield Group(
+                partition="",
+                name=f"where a haystack is lost {words}: {len(lost)} of {len(haystacks)} haystacks",
+                prompts=tuple(prompt for rows in lost for prompt in rows),
+                p=p,
+            )
             return
 
 
 def in_bursts(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
-    """Yield prompts that are lost now and then, one after another more often than by chance: a
-    server that is disturbed for a moment. What is always lost says nothing about a moment."""
+    """Yield prompts that are lost now and then, if they are so one after another too often.
+
+    Such a server is disturbed for a moment. What is always lost shows nothing about a moment.
+    """
     answers = in_order(prompt for prompt in prompts if len(prompt.replies) > 1)
     passing = [not reply.right and prompt.passes for _, prompt, reply in answers]
+    # Under load more may be lost than alone.
     states = [reply.ask.state for _, _, reply in answers]
-    counts = Counter(states)  # under load more may be lost than alone
-    rates = {
-        state: sum(lost for lost, at in zip(passing, states, strict=True) if at == state) / n
-        for state, n in counts.items()
-    }
-    pairs = [at for at, (one, other) in enumerate(pairwise(answers)) if one[1] is not other[1]]
-    seen = sum(passing[at] and passing[at + 1] for at in pairs)
-    p = poisson_tail(seen, sum(rates[states[at]] * rates[states[at + 1]] for at in pairs))
-    if seen and p <= level:
+    lost_in = Counter(state for state, is_lost in zip(states, passing, strict=True) if is_lost)
+    rates = {state: lost_in[state] / n for state, n in Counter(states).items()}
+
+    # Two answers to one prompt are no pair.
+    pairs = [
+        number
+        for number, ((_, prompt, _), (_, following, _)) in enumerate(pairwise(answers))
+        if prompt is not following
+    ]
+    lost_pairs = sum(passing[number] and passing[number + 1] for number in pairs)
+    expected = sum(rates[states[number]] * rates[states[number + 1]] for number in pairs)
+    p = poisson_tail(lost_pairs, expected)
+    if lost_pairs and p <= level:
         lost = dict.fromkeys(
-            row[1] for row, is_lost in zip(answers, passing, strict=True) if is_lost
+            prompt for (_, prompt, _), is_lost in zip(answers, passing, strict=True) if is_lost
         )
-        yield Group("", "one after another, and found at another time", tuple(lost), p)
+        yield Group(
+            partition="",
+            name="one after another, and found at another time",
+            prompts=tuple(lost),
+            p=p,
+        )
 
 
 def by_residue(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
-    """Yield the residue of a prompt's length, or of its fact's place, at which more is lost: no
-    model counts tokens, a kernel does."""
+    """Yield the residue of a prompt's length, or of its fact's place, at which more is lost.
+
+    No model counts tokens; a kernel does.
+    """
     groups = [
         *residues_of("length", 1, RESIDUES, of_one_size)(prompts, level / 2),
         *residues_of("place", 1, RESIDUES, alike)(prompts, level / 2),
@@ -416,58 +548,102 @@ def by_chunk(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
 
 
 def residues_of(name: str, unit: int, moduli: Sequence[int], stratum: Stratum) -> Test:
-    """Return the test of the residues of a number of tokens, in such units."""
+    """Return the test of the residues of a number of tokens, counted in units of so many.
+
+    name: the number, one of `NUMBERS`.
+    """
     shown = name if unit == 1 else f"{name} // {unit}"
 
     def number(prompt: Asked) -> int:
         return NUMBERS[name](prompt) // unit
 
     def labels(prompt: Asked) -> Iterator[Label]:
-        for by in moduli:
-            rest = number(prompt) % by
-            yield f"where {shown} % {by} = {rest}", (by, rest)
+        for modulus in moduli:
+            rest = number(prompt) % modulus
+            yield f"where {shown} % {modulus} = {rest}", (modulus, rest)
 
-    def of_fact(prompt: Asked) -> Hashable:
+    def fact_and_number(prompt: Asked) -> Hashable:
         return by_fact(prompt), number(prompt)
 
     def test(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
-        in_turn = [prompt for prompt in prompts if name != "length" or prompt.takes_a_turn]
-        tried = sum(moduli)
-        yield from labelled(labels, stratum, tried=tried, unit=of_fact)(in_turn, level)
+        if name == "length":
+            prompts = [prompt for prompt in prompts if prompt.takes_a_turn]
+        run_test = labelled(labels, stratum, tried=sum(moduli), unit=fact_and_number)
+        yield from run_test(prompts, level)
 
     return test
 
 
 def turns_of(prompt: Asked) -> Iterator[Label]:
-    """Yield the turns of a prompt's first request among so many replicas."""
+    """Yield the turn of a prompt's first request, for each number of replicas."""
     for replicas in range(2, MOST_TURNS + 1):
         turn = prompt.requests[0] % replicas
         yield f"at one request in {replicas}", (replicas, turn)
 
 
 def by_turn(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
-    """Yield the turn in which more is lost: no model knows which request a prompt is."""
+    """Yield the turn in which more is lost. No model knows which request a prompt is."""
     for group in labelled(turns_of)(prompts, level):
         yield replace(group, sure_p=group.p)
 
 
 def depths_of(prompt: Asked) -> Iterator[Label]:
-    """Yield the place of a prompt's fact: at its size, and at all of them. The shortest prompts
-    have one place."""
-    place = prompt.place_bin
+    """Yield the place of a prompt's fact, at its size and at all sizes.
+
+    The shortest prompts have one place.
+    """
     if prompt.ask.way in SHORT:
         return
-    named = {"edges": "the end of a block", "end": "the haystack's end"}
-    shown = f"depth {place / 8:.0%}" if isinstance(place, int) else named[str(place)]
-    yield f"at {shown} of {short_size(prompt.ask.size)}", (prompt.ask.size, prompt.place_bin)
-    yield f"at {shown} of all lengths", prompt.place_bin
+    place = prompt.place_bin
+    shown = f"depth {place / 8:.0%}" if isinstance(place, int) else _PLACES[place]
+    size = prompt.ask.size
+    yield f"at {shown} of {short_size(size)}", (size, place)
+    yield f"at {shown} of all lengths", place
 
 
-def bands_of(prompt: Asked) -> Iterator[Label]:
-    """Yield the part of a size's lengths in which a prompt's length lies."""
-    ask = prompt.ask
-    part = int(BANDS * log(ask.size / ask.length) / log(4))
-    yield f"near {short_size(round(ask.size / 4 ** (part / BANDS)))}", (ask.size, part)
+def by_length(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
+    """Yield the lengths of a size, or the size itself, at which more is lost than at its others.
+
+    The shortest prompts have one length.
+    """
+    long = [prompt for prompt in prompts if prompt.ask.way not in SHORT]
+    bands = bands_of(long)
+
+    def labels(prompt: Asked) -> Sequence[Label]:
+        return bands[prompt.ask.haystack]
+
+    yield from labelled(labels, stratum=of_one_size, unit=by_fact)(long, level)
+
+
+def bands_of(prompts: Iterable[Asked]) -> Mapping[Hashable, list[Label]]:
+    """Return the bands of lengths in which a haystack's prompts lie, by haystack.
+
+    A size is a band of its own. Haystacks whose length is drawn lie in windows over those of their
+    size, in the order of their lengths.
+    """
+    labels = defaultdict[Hashable, list[Label]](list)
+    drawn = defaultdict[int, list[tuple[int, Hashable]]](list)
+    for haystack, rows in by_haystack(prompts).items():
+        size = rows[0].ask.size
+        longest = max(prompt.ask.length for prompt in rows)
+        if longest < size - COMB - BEHIND:
+            drawn[size].append((longest, haystack))
+        else:
+            labels[haystack].append((f"at {short_size(size)}", size))
+
+    bands = defaultdict[Hashable, list[tuple[int, Hashable]]](list)
+    for size, lengths in drawn.items():
+        lengths.sort(key=lambda row: row[0])
+        for number, row in enumerate(lengths):
+            for window in windows_at(number / len(lengths), BANDS):
+                bands[size, window].append(row)
+    for band, lengths in bands.items():
+        shortest = lengths[0][0]
+        longest = lengths[-1][0]
+        name = f"between {shortest:,} and {longest:,} tokens"
+        for _, haystack in lengths:
+            labels[haystack].append((name, band))
+    return labels
 
 
 def ways_of(prompt: Asked) -> Iterator[Label]:
@@ -481,11 +657,10 @@ NUMBERS: Mapping[str, Callable[[Asked], int]] = {
     "place": lambda prompt: prompt.start,
 }
 
-# A way in which answers may be lost together, how often they are by chance, and its test.
 PARTITIONS: tuple[Partition, ...] = (
     Partition("time", 0.002, in_time, share=0.4),
     Partition("burst", 0.0005, in_bursts),
-    Partition("size", 0.001, labelled(bands_of, stratum=of_one_size, unit=by_fact)),
+    Partition("size", 0.001, by_length),
     Partition(
         "depth",
         0.0015,

@@ -28,67 +28,80 @@ class Pattern(Probe):
     name = "pattern"
     order = 5
     asked = (
-        "all answers by time, length, depth, haystack, turn, residue and way: 64 consecutive "
-        "lengths behind a cached prefix; a fact at sixteen consecutive tokens around the last end "
-        "of a block near the prompt's"
+        "64 consecutive lengths behind a cached prefix; a fact at sixteen consecutive "
+        "tokens around a block's end. Groups all answers by time, length, depth, "
+        "haystack and residue"
     )
     sees = (
-        "a server that dies or changes during the check, bursts, one bad replica of many, one "
-        "length or place in two to 64 that is computed wrong, a depth or a band of lengths that is "
-        "lost"
+        "a server that dies or changes during the check, bursts, one bad replica of "
+        "many, one length or place in two to 64, a lost depth or band of lengths"
     )
-    cannot = "what is lost evenly; whether the model or the server loses a depth"
+    cannot = "what is lost evenly"
     excludes = "a loss at one depth"
     share = 0.26
     must = True
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Facts at all depths, at consecutive lengths; the last one at consecutive places too."""
+        """Return facts at all depths and consecutive lengths, and one at consecutive places."""
         return haystack.cold, *haystack.questions, *haystack.edges
 
     def helps(self, row: AtSize) -> bool:
-        """Never: a group that stands together once is not undone by further haystacks."""
+        """Return False: further haystacks do not undo a group that stands together."""
         return False
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """Each size with the groups that hold some of its lost prompts; the shortest prompts
-        count at the first size."""
+        """Return the finding of all sizes, each with the groups that hold its lost prompts.
+
+        The shortest prompts count at the first size.
+        """
         groups = groups_in(answers)
         level = self.level(look, 1)
         least = layout.sizes[0]
-        by_size = defaultdict[int, list[Group]](list)
+        groups_at = defaultdict[int, list[Group]](list)
         for group in groups:
             for size in sizes_of(group, least):
-                by_size[size].append(group)
+                groups_at[size].append(group)
+
+        # Each count is a list of two: prompts, and lost prompts.
         counts = defaultdict[int, list[int]](lambda: [0, 0])
         places = defaultdict[int, dict[object, list[int]]](dict)
         for prompt in prompts_of(answers):
             size = prompt.ask.size
-            for row in (
-                counts[max(size, least)],
-                places[size].setdefault(prompt.place_bin, [0, 0]),
-            ):
-                row[0] += 1
-                row[1] += prompt.wrong
+            place_counts = places[size].setdefault(prompt.place_bin, [0, 0])
+            for count in (counts[max(size, least)], place_counts):
+                count[0] += 1
+                count[1] += prompt.wrong
+
         rows = [
-            at_size(size, least, by_size[size], level, counts[size], places[size].values())
+            at_size(
+                size=size,
+                least=least,
+                groups=groups_at[size],
+                level=level,
+                count=counts[size],
+                places=places[size].values(),
+            )
             for size in layout.sizes
         ]
-        known = {
-            issue: None
+        names = {group.partition for group in groups}
+        issues = [
+            issue
             for partition in PARTITIONS
-            if partition.name in {group.partition for group in groups}
+            if partition.name in names
             for issue in partition.known
-        }
-        return replace(self.whole(rows), known=tuple(known))
+        ]
+        return replace(self.whole(rows), known=tuple(dict.fromkeys(issues)))
 
     def in_words(self, rows: Sequence[AtSize]) -> str:
-        """Each group once; without any, what was looked at."""
-        said = dict.fromkeys(
-            part for row in rows if row.state in (FAIL, SUSPECT) for part in row.said.split("; ")
-        )
-        if said:
-            return "; ".join(said)
+        """Return each group once, or the counts of all sizes if there is no group."""
+        sentences = [
+            sentence
+            for row in rows
+            if row.state in (FAIL, SUSPECT)
+            for sentence in row.said.split("; ")
+        ]
+        if sentences:
+            return "; ".join(dict.fromkeys(sentences))
         return super().in_words(rows)
 
 
@@ -100,44 +113,53 @@ def at_size(
     count: Sequence[int],
     places: Iterable[Sequence[int]],
 ) -> AtSize:
-    """Return the row of one size. least: the size at which the shortest prompts count. count,
-    places: prompts and lost prompts, in all and by fact."""
+    """Return the row of one size.
+
+    least: the size at which the shortest prompts count.
+    count, places: prompts and lost prompts, in all and by the place of the fact.
+    """
     n, lost = count
     if not n:
         return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
+
     sure = [group for group in groups if group.sure_p <= level * SHARES[group.partition]]
-    shown = sure or groups
-    told = [rate(missed, of) for of, missed in places if of >= LEAST]
-    upper = max((effect.high for effect in told if effect), default=1.0)
+    place_rates = [rate(place_lost, place_n) for place_n, place_lost in places if place_n >= LEAST]
+    upper = max((effect.high for effect in place_rates if effect), default=1.0)
     passes = n >= LEAST and 2 * lost < n and not groups
+    if groups:
+        said = "; ".join(group.sentence for group in groups)
+    else:
+        said = f"{lost} of {n} prompts lost, spread over all"
+    # The worst trial is one of the first group, of a sure one if there is any.
+    wrong = [
+        reply
+        for group in (sure or groups)[:1]
+        for prompt in group.lost
+        for reply in prompt.replies
+        if not reply.right and max(reply.ask.size, least) == size
+    ]
     return AtSize(
-        size,
-        row_word(fails=bool(sure), passes=passes, points=bool(groups)),
-        n,
-        lost,
-        0,
-        rate(lost, n),
-        100 * upper,
-        min((group.p for group in groups), default=None),
-        "; ".join(group.sentence for group in groups)
-        or f"{lost} of {n} prompts lost, spread over all",
-        smallest(
-            reply
-            for group in shown[:1]
-            for prompt in group.lost
-            for reply in prompt.replies
-            if not reply.right and max(reply.ask.size, least) == size
-        ),
+        size=size,
+        state=row_word(fails=bool(sure), passes=passes, points=bool(groups)),
+        n=n,
+        lost=lost,
+        effect=rate(lost, n),
+        upper=100 * upper,
+        p=min((group.p for group in groups), default=None),
+        said=said,
+        worst=smallest(wrong),
     )
 
 
 def sizes_of(group: Group, least: int) -> set[int]:
-    """Return the sizes at which a group loses half as often as at all of them, or more. least: the
-    one at which the shortest prompts count."""
+    """Return the sizes at which a group loses at least half as often as in all.
+
+    least: the size at which the shortest prompts count.
+    """
     counts = defaultdict[int, list[int]](lambda: [0, 0])
     for prompt in group.prompts:
-        row = counts[max(prompt.ask.size, least)]
-        row[0] += 1
-        row[1] += prompt.wrong
-    usual = len(group.lost) / len(group.prompts)
-    return {size for size, (n, lost) in counts.items() if 2 * lost >= usual * n}
+        count = counts[max(prompt.ask.size, least)]
+        count[0] += 1
+        count[1] += prompt.wrong
+    loss_rate = len(group.lost) / len(group.prompts)
+    return {size for size, (n, lost) in counts.items() if 2 * lost >= loss_rate * n}

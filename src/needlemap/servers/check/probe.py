@@ -1,4 +1,4 @@
-"""What a probe is. It asks a haystack in some ways and judges the answers size by size.
+"""The base classes of probes. A probe sends prompts in some ways and judges the answers by size.
 
 All that is known of a probe stands in its class: an addition is one file with one class, named in
 the entry point group `needlemap.probes`.
@@ -7,6 +7,7 @@ the entry point group `needlemap.probes`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache
@@ -27,12 +28,17 @@ if TYPE_CHECKING:
     from needlemap.servers.check.haystack import CheckHaystack, Geometry
 
 NOTHING = "nothing was asked"
-LEAST = 6  # answers or pairs without which no size passes
-HELD = 0.01  # of its facts that the gauge may miss; fewer were, up to its length
-LOSS = 0.25  # net loss that a pass of a paired probe excludes
-TIMES = 3  # how often a lost pair is asked again, in both ways
+# No size passes with fewer answers or pairs.
+LEAST = 6
+# The share of its facts that the gauge may miss. Up to its length it missed fewer.
+HELD = 0.01
+# The net loss that a pass of a paired probe rules out.
+LOSS = 0.25
+# How often a lost pair is sent again, in both ways.
+TIMES = 3
+# The share of alpha of a probe that names none.
+OTHERS = 0.01
 _COUNTED = re.compile(r"(?P<count>\d+ of \d+) ?(?P<words>.*)")
-OTHERS = 0.01  # share of alpha of a probe that names none
 
 Pair = tuple[Reply, Reply]
 Groups: TypeAlias = "Sequence[Sequence[Ask]]"
@@ -41,13 +47,20 @@ Groups: TypeAlias = "Sequence[Sequence[Ask]]"
 class Probe:
     """One thing that `check` tries on a server.
 
-    name: in the table, and of --probe. sees, cannot: what it can tell and what not; asked: how it
-    asks, in words. excludes: what a pass rules out. share: of alpha, so that another probe changes
-    no level of this one. must: whether exit 0 needs it. decides: whether the exit code hears of it.
-    known: public faults that look like its failing. order: its place in the table.
-    uses_shortest: whether the shortest prompts are its yardstick. crowds: whether it wants every
-    second haystack's first prompt computed beside others. tosses: whether it asks the gauge a
-    question with several right answers.
+    name: in the table, and of --probe.
+    asked: how it asks, in words.
+    sees, cannot: the faults that it sees, and those that it does not.
+    excludes: what a pass rules out.
+    share: its part of alpha, so that a further probe does not change its levels.
+    must: True if exit 0 needs it.
+    decides: False if the exit code does not depend on it.
+    known: public faults that look like a failure of it.
+    order: its place in the table.
+    uses_shortest: True if it compares with the shortest prompts.
+    crowds: True if every second haystack's first prompt is to be computed next to others.
+    tosses: True if it asks the gauge a question with several right answers.
+    asks_later: True if first prompts are to be sent once more after all others.
+    shows_pass: True if the report has its sentence of a pass too: the counts do not say enough.
     """
 
     name: ClassVar[str]
@@ -63,119 +76,141 @@ class Probe:
     uses_shortest: ClassVar[bool] = False
     crowds: ClassVar[bool] = False
     tosses: ClassVar[bool] = False
+    asks_later: ClassVar[bool] = False
+    shows_pass: ClassVar[bool] = False
 
     def needs(self, layout: Geometry) -> str:
-        """What a check lacks for this probe, in words; '' where it applies."""
+        """Return what a check lacks for this probe, in words, or '' if it applies."""
         return ""
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """What it asks about one haystack."""
+        """Return its prompts about one haystack."""
         return ()
 
     def ways(self, layout: Geometry) -> set[str]:
-        """The ways in which it asks."""
-        found = {ask.way for ask in self.asks(layout.first[-1])}
-        return found | ({"short", "short-again"} if self.uses_shortest else set())
+        """Return the ways in which it asks."""
+        ways = {ask.way for ask in self.asks(layout.first[-1])}
+        if self.uses_shortest:
+            ways |= {"short", "short-again"}
+        return ways
 
     def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
-        """What is asked again before anything is said, pair by pair; each group of a pair's asks
-        stands together."""
+        """Return the prompts that are sent again before the answers are judged, pair by pair.
+
+        The prompts of each group of a pair are sent together.
+        """
         return ()
 
     def at(self, answers: Answers, size: int, level: float) -> AtSize:
-        """What the answers at one size come to. level: the alpha of this size at this look."""
+        """Return the row of one size. level: the alpha of this size at this look."""
         raise NotImplementedError
 
     def helps(self, row: AtSize) -> bool:
-        """Whether further haystacks may decide a row that is undecided: not where most is lost."""
+        """Return True if further haystacks may decide an undecided row: not if most is lost."""
         return row.n > 0 and 2 * row.lost < row.n
 
     def further(self, layout: Geometry, answers: Answers, row: AtSize) -> Sequence[CheckHaystack]:
-        """Haystacks that are asked in another way where a row is undecided."""
+        """Return haystacks that are sent in another way if a row is undecided."""
         return ()
 
     def absent(self, layout: Geometry, answers: Answers) -> str:
-        """Why the answers cannot tell anything; '' where they can."""
+        """Return why the answers cannot be judged, or '' if they can."""
         return ""
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """What all sizes come to."""
-        why = self.absent(layout, answers)
-        if why:
-            return Finding(self.name, "not applicable", 0, why, decides=self.decides)
+        """Return the finding of all sizes."""
+        absent = self.absent(layout, answers)
+        if absent:
+            return Finding.not_applicable(self.name, absent, decides=self.decides)
+
         level = self.level(look, len(layout.sizes))
         return self.whole([self.row(layout, answers, size, level) for size in layout.sizes])
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
-        """The same for a probe that heeds what is known of the model."""
+        """Return the row of one size. A probe that knows something of the model overrides this."""
         return self.at(answers, size, level)
 
     def level(self, look: int, sizes: int) -> float:
-        """The alpha of one size at one look, the first being 1: all looks that there may ever be
-        share what the probe has."""
+        """Return the alpha of one size at one look, of which the first has number 1.
+
+        The looks share the alpha of the probe, however many there will be: the sum of
+        1 / (look * (look + 1)) is 1.
+        """
         return ALPHA * self.share / (sizes * look * (look + 1))
 
     def whole(self, rows: Sequence[AtSize], accepted: Sequence[int] = ()) -> Finding:
-        """What the sizes come to together. accepted: sizes that were taken out by name."""
+        """Return the finding of all rows together. accepted: sizes that do not count."""
         counted = [row for row in rows if row.size not in accepted]
-        failed = [row for row in counted if row.state == FAIL]
-        passed = passes_to(counted)
         state = combined_word([row.state for row in counted] or [PASS])
-        shown = failed or [row for row in counted if row.worst] or [rows[0]]
+        shown = [row for row in counted if row.state == FAIL]
+        if not shown:
+            shown = [row for row in counted if row.worst] or [rows[0]]
+        effect = shown[0].effect
+        if effect is None:
+            effect = next((row.effect for row in rows if row.effect), None)
         worst = next((row.worst for row in shown if row.worst), None)
-        held = [r.upper for r in counted if r.state == PASS and r.upper is not None]
+        looks_wrong = state == FAIL or (state == SUSPECT and worst is not None)
+
+        passed_to = passes_to(counted)
+        uppers = [row.upper for row in counted if row.state == PASS and row.upper is not None]
+        excludes = ""
+        if passed_to is not None and uppers:
+            excludes = self.excluded(max(uppers))
         return Finding(
-            self.name,
-            state,
-            sum(row.n for row in rows),
-            self.in_words(rows),
-            shown[0].effect or next((row.effect for row in rows if row.effect), None),
-            shown[0].p,
-            worst,
-            self.known if state == FAIL or (state == SUSPECT and worst) else (),
-            tuple(rows),
-            passed,
-            self.excluded(max(held)) if passed is not None and held else "",
-            self.decides,
-            tuple(accepted),
+            probe=self.name,
+            state=state,
+            n=sum(row.n for row in rows),
+            said=self.in_words(rows),
+            effect=effect,
+            p=shown[0].p,
+            worst=worst,
+            known=self.known if looks_wrong else (),
+            sizes=tuple(rows),
+            passes_to=passed_to,
+            excludes=excludes,
+            decides=self.decides,
+            accepted=tuple(accepted),
         )
 
     def excluded(self, upper: float) -> str:
-        """What a pass rules out, in words. upper: points."""
+        """Return what a pass rules out, in words. upper: points."""
         return f"{upper:.0f} points"
 
     def in_words(self, rows: Sequence[AtSize]) -> str:
-        """What was found at each size, the words that all share once."""
-        parts = [_COUNTED.fullmatch(row.said) for row in rows]
-        shared = {part["words"] for part in parts if part}
-        if all(parts) and len(shared) == 1:
-            counts = " · ".join(part["count"] for part in parts if part)
-            return f"{counts} {shared.pop()}".rstrip()
+        """Return the sentences of all sizes, with the words that all share only once."""
+        matches = [_COUNTED.fullmatch(row.said) for row in rows]
+        endings = {match["words"] for match in matches if match}
+        if all(matches) and len(endings) == 1:
+            counts = " · ".join(match["count"] for match in matches if match)
+            return f"{counts} {endings.pop()}".rstrip()
         return " · ".join(f"{short_size(row.size)}: {row.said}" for row in rows)
 
 
 def passes_to(rows: Iterable[AtSize]) -> int | None:
-    """The longest size up to which all pass."""
-    found = None
+    """Return the longest size up to which all rows pass, or None if the first does not."""
+    longest = None
     for row in rows:
         if row.state != PASS:
             break
-        found = row.size
-    return found
+        longest = row.size
+    return longest
 
 
 @cache
 def probes() -> Mapping[str, Probe]:
-    """All that are installed, by name, in the order of the table. Raises SettingsError where their
-    shares of alpha are more than one."""
-    made = [find_kind("probes", name, Probe)() for name in installed("probes")]
-    made.sort(key=lambda probe: (probe.order, probe.name))
-    if sum(probe.share for probe in made) > 1 + 1e-9:
+    """Return the installed probes by name, in the order of the table.
+
+    Raises SettingsError if their shares of alpha are more than 1.
+    """
+    installed_probes = [find_kind("probes", name, Probe)() for name in installed("probes")]
+    installed_probes.sort(key=lambda probe: (probe.order, probe.name))
+    # The shares are decimals, whose sum is rounded.
+    if sum(probe.share for probe in installed_probes) > 1 + 1e-9:
         raise SettingsError(
             "The installed probes share more than all of alpha. Leave a plug-in out, or give its "
             "class a smaller share."
         )
-    return {probe.name: probe for probe in made}
+    return {probe.name: probe for probe in installed_probes}
 
 
 class Paired(Probe):
@@ -192,33 +227,43 @@ class Paired(Probe):
     lost_in: ClassVar[str] = "lost"
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """Answers of the first way and of the second to the same."""
+        """Return the answers of the first way and of the second to the same prompts."""
         raise NotImplementedError
 
     def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
-        """Each lost pair three times, until so many are no noise that the size cannot pass."""
+        """Yield each lost pair three times, until the losses are too many for a pass."""
         yield from self.asked_again(layout, answers, self.pairs(answers, size))
 
     def asked_again(
         self, layout: Geometry, answers: Answers, pairs: Sequence[Pair]
     ) -> Iterable[Groups]:
-        """The same for some of the pairs."""
-        found = [pair for pair in pairs if pair[0].right or pair[1].right]
-        left = least_to_matter(len({other.ask.repeat for _, other in found}))
-        anywhere = lost_by_any(layout, answers, {other.ask.size for _, other in found})
-        for pair in lost_of(found):
-            groups = (
-                self.copies(layout, answers, pair, anywhere, at) for at in range(1, TIMES + 1)
-            )
-            yield [group for each in groups for group in each]
-            left -= not self.is_noise(answers, pair)
-            if not left:
+        """Yield the same for some of the pairs."""
+        answered = [(first, second) for first, second in pairs if first.right or second.right]
+        haystacks = {second.ask.repeat for _, second in answered}
+        losses_left = least_to_matter(len(haystacks))
+        lost_keys = lost_by_any(layout, answers, {second.ask.size for _, second in answered})
+        for pair in lost_of(answered):
+            groups: list[Sequence[Ask]] = []
+            for number in range(1, TIMES + 1):
+                groups += self.copies(
+                    layout,
+                    answers,
+                    pair=pair,
+                    lost=lost_keys,
+                    number=number,
+                )
+            yield groups
+
+            # The answers are there once the caller asks for the next pair.
+            if not self.is_noise(answers, pair):
+                losses_left -= 1
+            if not losses_left:
                 return
 
     def copies(
         self, layout: Geometry, answers: Answers, pair: Pair, lost: Set[Key], number: int
     ) -> Groups:
-        """The pair's haystacks once more, as far as any probe lost something there."""
+        """Return the prompts of a pair's haystacks that any probe lost, once more."""
         return [
             group
             for haystack in dict.fromkeys(reply.ask.haystack for reply in pair)
@@ -226,32 +271,33 @@ class Paired(Probe):
         ]
 
     def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
-        """The two prompts of a pair once more."""
-        one, other = (copy_of(reply.ask, number) for reply in pair)
-        return one, other
+        """Return the two prompts of a pair once more."""
+        first, second = pair
+        return copy_of(first.ask, number), copy_of(second.ask, number)
 
     def repeated(self, answers: Answers, pair: Pair) -> list[Pair]:
-        """The same pair, asked again."""
-        found = []
+        """Return the answers to a pair that was sent again, pair by pair."""
+        repeats = []
         for number in range(1, TIMES + 1):
-            asks = self.pair_again(pair, number)
-            one, other = (answers.by_key.get(ask.key) for ask in asks)
-            if one and other and one.measured and other.measured:
-                found.append((one, other))
-        return found
+            first_ask, second_ask = self.pair_again(pair, number)
+            first = answers.by_key.get(first_ask.key)
+            second = answers.by_key.get(second_ask.key)
+            if first and second and first.measured and second.measured:
+                repeats.append((first, second))
+        return repeats
 
     def is_noise(self, answers: Answers, pair: Pair) -> bool:
-        """Whether a lost pair was asked again and the second way was no worse than the first."""
-        more = self.repeated(answers, pair)
-        lost = sum(one.right - other.right for one, other in more)
-        return bool(more) and lost <= 0
+        """Return True if a lost pair was sent again, and the second way lost no more then."""
+        repeats = self.repeated(answers, pair)
+        net_losses = sum(first.right - second.right for first, second in repeats)
+        return bool(repeats) and net_losses <= 0
 
     def helps(self, row: AtSize) -> bool:
-        """Not where neither way finds anything."""
+        """Return False if neither way finds anything."""
         return row.n > 0
 
     def at(self, answers: Answers, size: int, level: float) -> AtSize:
-        """Tango's interval of the net loss; the exact test is of haystacks."""
+        """Return Tango's interval of the net loss, and the exact test of haystacks."""
         return self.compared(answers, size, level, self.pairs(answers, size))
 
     def compared(
@@ -262,27 +308,29 @@ class Paired(Probe):
         every: Sequence[Pair],
         usual: float | None = None,
     ) -> AtSize:
-        """What some pairs of one size come to. usual: the share that a known model's server
-        may lose, and then nothing is gained; None: as much may be lost as is gained."""
-        pairs = [(one, other) for one, other in every if one.right or other.right]
+        """Return the row of some pairs of one size.
+
+        usual: the share that a known model's server may lose, which cannot gain anything. None:
+        as much may be lost as is gained.
+        """
         if not every:
             return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
+        pairs = [(first, second) for first, second in every if first.right or second.right]
         lost = lost_of(pairs)
-        gained = [pair for pair in pairs if pair[1].right and not pair[0].right]
+        gained = gained_of(pairs)
         sure = [pair for pair in lost if self.is_sure(answers, pair)]
         noise = [pair for pair in lost if self.is_noise(answers, pair)]
         left = sum(not self.repeated(answers, pair) for pair in lost)
-        haystacks = len({other.ask.repeat for _, other in pairs})
+        haystacks = len({second.ask.repeat for _, second in pairs})
 
         def tail(less: int, more: int) -> float:
-            return (
-                lost_by_chance(less, more)
-                if usual is None
-                else binomial_tail(less, haystacks, usual)
-            )
+            if usual is None:
+                return lost_by_chance(less, more)
+            return binomial_tail(less, haystacks, usual)
 
         p = tail(*haystacks_apart(lost, gained, noise))
-        # Noise takes from both ways alike: so many in one way are none, whatever comes later.
+        # Noise hits both ways alike. So many losses in one way only are not noise, whatever the
+        # repeats bring.
         passing = p > level >= tail(*haystacks_apart(lost, gained, ()))
         effect = net_loss(*by_haystack([pair for pair in pairs if pair not in noise]))
         upper = 100 * effect.high if effect else None
@@ -304,37 +352,42 @@ class Paired(Probe):
             least = least_lost(level, lambda lost: tail(lost, 0))
             said += f" (fails from {max(least, len(lost) + 1)} on)"
         return AtSize(
-            size,
-            row_word(fails=fails, passes=passes, points=points),
-            len(pairs),
-            len(lost),
-            len(gained),
-            effect,
-            upper,
-            p,
-            said,
-            Worst.of(worst[1]) if worst else None,
-            tuple(Worst.of(pair[1]) for pair in sure),
-            len(noise),
-            left,
+            size=size,
+            state=row_word(fails=fails, passes=passes, points=points),
+            n=len(pairs),
+            lost=len(lost),
+            gained=len(gained),
+            effect=effect,
+            upper=upper,
+            p=p,
+            said=said,
+            worst=Worst.of(worst[1]) if worst else None,
+            suspects=tuple(Worst.of(second) for _, second in sure),
+            noise=len(noise),
+            left=left,
         )
 
     def is_sure(self, answers: Answers, pair: Pair) -> bool:
-        """Whether a lost pair was lost again each time, in the second way only."""
-        more = self.repeated(answers, pair)
-        return bool(more) and all(one.right and not other.right for one, other in more)
+        """Return True if a lost pair was lost again each time, in the second way only."""
+        repeats = self.repeated(answers, pair)
+        return bool(repeats) and len(lost_of(repeats)) == len(repeats)
 
 
 def lost_of(pairs: Iterable[Pair]) -> list[Pair]:
-    """Pairs of which the second is lost."""
-    return [pair for pair in pairs if pair[0].right and not pair[1].right]
+    """Return the pairs that are right in the first way and wrong in the second."""
+    return [(first, second) for first, second in pairs if first.right and not second.right]
+
+
+def gained_of(pairs: Iterable[Pair]) -> list[Pair]:
+    """Return the pairs that are wrong in the first way and right in the second."""
+    return [(first, second) for first, second in pairs if second.right and not first.right]
 
 
 def lost_by_any(layout: Geometry, answers: Answers, sizes: Iterable[int]) -> Set[Key]:
-    """Both prompts of every pair that any probe lost at some sizes."""
+    """Return the keys of both prompts of every pair that any probe lost at some sizes."""
     paired = [probe for probe in layout.probes.values() if isinstance(probe, Paired)]
-    found = (pair for size in sizes for probe in paired for pair in probe.pairs(answers, size))
-    return {reply.ask.key for pair in lost_of(found) for reply in pair}
+    pairs = (pair for size in sizes for probe in paired for pair in probe.pairs(answers, size))
+    return {reply.ask.key for pair in lost_of(pairs) for reply in pair}
 
 
 def once_more(
@@ -356,19 +409,24 @@ def once_more(
 
 
 def crowd_of(layout: Geometry, ask: Ask, number: int) -> list[Ask]:
-    """Fresh prompts beside what is asked again about a haystack."""
-    return [copy_of(each, number) for each in layout.haystack(ask).crowd]
+    """Return fresh prompts to send next to those that are sent again about a haystack.
+
+    They are as short as can be, but for their first line: in a vocabulary of letters that is as
+    long as what the shortest prompts have to spare.
+    """
+    copies = [copy_of(crowd_ask, number) for crowd_ask in layout.haystack(ask).crowd]
+    return [replace(copy, length=copy.length + len(copy.salt) + 1) for copy in copies]
 
 
 def copy_of(ask: Ask, number: int) -> Ask:
-    """A prompt behind a first line of its own; what begins with one begins with another one."""
+    """Return a prompt behind a first line of its own, which replaces one that is there."""
     salt = f"{ask.salt or 'again'} {number}"
     return replace(ask, way=f"{ask.way}-again{number}", salt=salt)
 
 
 @cache
 def least_to_matter(haystacks: int) -> int:
-    """How many lost pairs, of a haystack each, keep a size from passing.
+    """Return how many lost pairs, each of another haystack, keep a size from passing.
 
     >>> least_to_matter(24), least_to_matter(48)
     (2, 7)
@@ -380,8 +438,10 @@ def least_to_matter(haystacks: int) -> int:
 
 
 def least_lost(level: float, tail: Callable[[int], float]) -> int:
-    """How many pairs must be lost, and none gained, for a fail. tail: the chance of so
-    many."""
+    """Return how many pairs must be lost, and none gained, for a fail.
+
+    tail: returns the chance of so many losses.
+    """
     least = 1
     while tail(least) > level:
         least += 1
@@ -391,39 +451,43 @@ def least_lost(level: float, tail: Callable[[int], float]) -> int:
 def haystacks_apart(
     lost: Iterable[Pair], gained: Iterable[Pair], noise: Sequence[Pair]
 ) -> tuple[int, int]:
-    """On how many haystacks more is lost than gained, and on how many less."""
-    nets: dict[object, int] = {}
+    """Return on how many haystacks more is lost than gained, and on how many less."""
+    nets: Counter[int] = Counter()
     for pair in lost:
         if pair not in noise:
-            at = pair[1].ask.repeat
-            nets[at] = nets.get(at, 0) + 1
+            nets[pair[1].ask.repeat] += 1
     for pair in gained:
-        at = pair[1].ask.repeat
-        nets[at] = nets.get(at, 0) - 1
-    return sum(net > 0 for net in nets.values()), sum(net < 0 for net in nets.values())
+        nets[pair[1].ask.repeat] -= 1
+    losing = sum(net > 0 for net in nets.values())
+    gaining = sum(net < 0 for net in nets.values())
+    return losing, gaining
 
 
 def by_haystack(pairs: Iterable[Pair]) -> tuple[float, float, float]:
-    """Haystacks' shares of lost and of gained pairs, summed, and the number of haystacks: what
-    stands on one haystack counts once."""
-    at: dict[object, list[int]] = {}
-    for one, other in pairs:
-        row = at.setdefault(other.ask.repeat, [0, 0, 0])
-        row[0] += one.right and not other.right
-        row[1] += other.right and not one.right
-        row[2] += 1
-    lost = sum(row[0] / row[2] for row in at.values())
-    gained = sum(row[1] / row[2] for row in at.values())
-    return lost, gained, float(len(at))
+    """Return the sums of the haystacks' shares of lost and of gained pairs, and their number.
+
+    A haystack counts once, however many pairs are on it.
+    """
+    pairs_on: dict[int, list[Pair]] = {}
+    for first, second in pairs:
+        pairs_on.setdefault(second.ask.repeat, []).append((first, second))
+
+    lost = 0.0
+    gained = 0.0
+    for haystack_pairs in pairs_on.values():
+        n = len(haystack_pairs)
+        lost += len(lost_of(haystack_pairs)) / n
+        gained += len(gained_of(haystack_pairs)) / n
+    return lost, gained, float(len(pairs_on))
 
 
 def by_length(pair: Pair) -> tuple[int, float, int]:
-    """The shortest first."""
+    """Return the sort key of a pair: the shortest prompt first."""
     ask = pair[1].ask
     return ask.length, ask.depth, ask.repeat
 
 
 def smallest(replies: Iterable[Reply]) -> Worst | None:
-    """The place of the shortest of some prompts."""
-    least = min(replies, key=lambda each: by_length((each, each)), default=None)
-    return Worst.of(least) if least else None
+    """Return the place of the shortest of some prompts, or None if there are none."""
+    shortest = min(replies, key=lambda reply: by_length((reply, reply)), default=None)
+    return Worst.of(shortest) if shortest else None

@@ -1,4 +1,4 @@
-"""What a check found, as a report.
+"""The report of a check.
 
 Its page opens with a sentence and with what was found at each size; its chart has the probes
 that fail.
@@ -6,6 +6,7 @@ that fail.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.grid import short_size
 from needlemap.reports.report import (
+    COUNT,
     FIGURES,
     SENTENCE,
     Claim,
@@ -25,9 +27,10 @@ from needlemap.reports.report import (
     Table,
     Unit,
 )
-from needlemap.servers.check.finding import UNITS, AtSize, CheckFile, Finding
+from needlemap.servers.check.finding import UNITS, AtSize, CheckFile, Finding, WayRow
 from needlemap.servers.check.probe import probes
 from needlemap.servers.check.schedule import TOTAL
+from needlemap.servers.check.ways import TITLES
 from needlemap.stats.effective import Mean
 from needlemap.stats.verdicts import FAIL, NO_RESULT, PASS, SUSPECT, Verdict
 from needlemap.text import short
@@ -39,18 +42,27 @@ NOT_ENDED = Verdict(NO_RESULT, "it has not ended yet")
 
 
 def _longest(row: Mapping[str, Any]) -> str:
-    """The longest size up to which a probe passes."""
-    passes = row["passes_to"] and row["state"] != FAIL
-    return short_size(row["passes_to"]) if passes else "-"
+    """Return the longest size up to which a probe passes, or '-'."""
+    if row["state"] == FAIL or not row["passes_to"]:
+        return "-"
+    return short_size(row["passes_to"])
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
-    """What a probe found, unless it passes: then the counts say all."""
-    return "" if row["state"] == PASS else str(row["said"])
+    """Return the finding in words, or '' if the counts of a pass are enough."""
+    if row["state"] == PASS and not _shows_pass(row["probe"]):
+        return ""
+    return str(row["said"])
+
+
+def _shows_pass(name: str) -> bool:
+    """Return True if a pass of this probe needs words. A folder may name one not installed."""
+    probe = probes().get(name)
+    return probe is not None and probe.shows_pass
 
 
 def _columns(findings: Iterable[Finding]) -> tuple[Column, ...]:
-    """The columns of the table of probes: one for each size."""
+    """Return the columns of the table of probes, with one for each size."""
     sizes = sorted({row.size for finding in findings for row in finding.sizes})
     return (
         Column("probe", "probe"),
@@ -67,7 +79,7 @@ def _columns(findings: Iterable[Finding]) -> tuple[Column, ...]:
 
 
 def _counts(size: int, row: Mapping[str, Any]) -> str | None:
-    """How many answers of one size were lost, of how many; None if none could be."""
+    """Return how many of the answers of one size were lost, or None if there are none."""
     for at_size in row["sizes"]:
         if at_size["size"] == size and at_size["n"]:
             return f"{at_size['lost']:,} of {at_size['n']:,}"
@@ -75,90 +87,145 @@ def _counts(size: int, row: Mapping[str, Any]) -> str | None:
 
 
 COUNTED = "Lost of tried, by length in tokens:"
+COMPARED = "Log-probabilities beside the same prompts alone and cold, in nats:"
+NATS = Unit("{:.2g}".format)
+WAYS = (
+    Column("way", "way of asking"),
+    Column("state", "verdict"),
+    Column("n", "prompts", COUNT),
+    Column("beyond", "moved", COUNT),
+    Column("confirmed", "again", COUNT),
+    Column("half", "median", NATS),
+    Column("most", "most", NATS),
+)
 
 
 def check_report(
     path: Path,
     model: str,
-    found: CheckFile | Checked,
+    check: CheckFile | Checked,
     reference: str,
     spent: str = "",
     more: Iterable[Fact] = (),
 ) -> Report:
-    """The report of a check. reference: what it was compared with, or ''. spent, more: what
-    was asked, and what else only a check knows that was just asked."""
-    applying = [each for each in found.findings if each.state != "not applicable"]
-    verdict = found.verdict or NOT_ENDED
-    quick = any(each.probe == TOTAL for each in found.findings)
+    """Return the report of a check.
+
+    reference: the model that it was compared with, or ''.
+    spent: how much was sent, known only if the check just ran.
+    more: further facts of a check that just ran.
+    """
+    findings = check.findings
+    applicable = [finding for finding in findings if finding.state != "not applicable"]
+    verdict = check.verdict or NOT_ENDED
+    quick = any(finding.probe == TOTAL for finding in findings)
     return Report(
         "check",
         model,
         (
             Fact("check", str(path)),
-            Fact("not_asked", list(found.not_asked)),
-            *_found_by_length(found.findings),
+            Fact("not_asked", list(check.not_asked)),
+            *_found_by_length(findings),
             Table(
                 "probes",
-                _columns(applying),
-                tuple(_row(path, each) for each in found.findings),
+                _columns(applicable),
+                tuple(_row(path, finding) for finding in findings),
                 COUNTED,
             ),
+            *_equal_ways(findings),
             Fact(said=spent),
             Fact(said=UNITS),
             *more,
-            Fact("not_tried", dict(found.lacking)),
-            *_not_tried(found.lacking, reference),
+            Fact("not_tried", dict(check.lacking)),
+            *_not_tried(check.lacking, reference),
         ),
         verdict,
         (
             Claim("check", verdict.word),
-            *(_claim(path, each) for each in applying if each.decides),
+            *(_claim(path, finding) for finding in applicable if finding.decides),
         ),
-        tuple(_curves(found.findings)),
+        tuple(_curves(findings)),
         axis="Answers without the fault by length, %",
         command="check --quick" if quick else "",
     )
 
 
+def _equal_ways(findings: Iterable[Finding]) -> Iterator[Table]:
+    """Yield the table of ways of asking, if these were compared."""
+    for finding in findings:
+        rows = [row for row in finding.ways if row.n]
+        if rows:
+            yield Table("ways", WAYS, tuple(Row(_way_values(row)) for row in rows), COMPARED)
+
+
+def _way_values(row: WayRow) -> dict[str, Any]:
+    """Return the values of a way's row."""
+    nats = row.percentiles
+    return {
+        "way": TITLES[row.way],
+        "state": row.state,
+        "n": row.n,
+        "beyond": row.beyond,
+        "confirmed": row.confirmed,
+        "half": nats.get(50),
+        "most": nats.get(100),
+    }
+
+
 def _found_by_length(findings: Iterable[Finding]) -> Iterator[Fact]:
-    """What was found at each size, for the page's head."""
-    for each in findings:
-        if each.probe == "length":
-            for row in each.sizes:
-                found = f"{row.n - row.lost:,} of {row.n:,}" if row.n else "nothing answered"
-                yield Fact(value=found, head=f"Found at {short_size(row.size)}")
+    """Yield how many facts were found at each size, for the page's head."""
+    for finding in findings:
+        if finding.probe != "length":
+            continue
+        for row in finding.sizes:
+            count = f"{row.n - row.lost:,} of {row.n:,}" if row.n else "nothing answered"
+            yield Fact(value=count, head=f"Found at {short_size(row.size)}")
 
 
 def _curves(findings: Sequence[Finding]) -> Iterator[Line]:
-    """A line for each probe that fails; where none does but facts may be lost, what was
-    found. A pass has none."""
-    failed = [each for each in findings if each.state == FAIL]
-    lost = [each for each in findings if each.probe == "length" and each.state == SUSPECT]
-    for each in failed or lost:
-        means = {row.size: _mean(row) for row in each.sizes if row.n}
-        if any(row.lost for row in each.sizes):
-            yield Line(each.probe, means)
+    """Yield a line for each probe that fails.
+
+    If none fails but facts may be lost, the line is of the facts that were found. A pass has no
+    line.
+    """
+    shown = [finding for finding in findings if finding.state == FAIL]
+    if not shown:
+        shown = [
+            finding
+            for finding in findings
+            if finding.probe == "length" and finding.state == SUSPECT
+        ]
+    for finding in shown:
+        if any(row.lost for row in finding.sizes):
+            means = {row.size: _mean(row) for row in finding.sizes if row.n}
+            yield Line(finding.probe, means)
 
 
 def _mean(row: AtSize) -> Mean:
-    """The share of answers that a fault did not take, with the effect's interval where that is
-    the same share."""
-    score, effect = 1 - row.lost / row.n, row.effect
+    """Return the share of answers that were not lost, with its interval if that is known.
+
+    The interval is the effect's, if the effect is the loss of the same share.
+    """
+    score = 1 - row.lost / row.n
+    effect = row.effect
     if effect is None or effect.unit != "share" or abs(1 - effect.value - score) > 1e-6:
         return Mean(score, None, None)
     return Mean(score, max(0.0, 1 - effect.high), min(1.0, 1 - effect.low))
 
 
 def _not_tried(lacking: Mapping[str, str], reference: str) -> Iterator[Fact]:
-    """What this check cannot tell."""
-    for name, why in lacking.items():
-        yield Fact(said=f"not tried: {name} needs {why.removeprefix('needs ')}")
+    """Yield what this check cannot see."""
+    names_by_reason = defaultdict[str, list[str]](list)
+    for name, reason in lacking.items():
+        names_by_reason[reason.removeprefix("needs ")].append(name)
+    for reason, names in names_by_reason.items():
+        verb = "needs" if len(names) == 1 else "need"
+        yield Fact(said=f"not tried: {', '.join(names)} {verb} {reason}")
     if not reference:
         yield Fact(said=f"not seen without --reference: {probes()['reference'].sees}")
 
 
 def _row(path: Path, finding: Finding) -> Row:
-    """A probe, the public faults that look like what it found, and how to see that again."""
+    """Return the row of a probe, with its details and the command that shows its worst trial."""
     worst = finding.worst
     return Row(
         asdict(finding) | {"replay": _replay(path, finding)},
@@ -169,34 +236,38 @@ def _row(path: Path, finding: Finding) -> Row:
 
 
 def _row_details(path: Path, finding: Finding) -> tuple[str, ...]:
-    """What is said of a row below the table: nothing of one that passes."""
+    """Return the lines below the table for a row: of a pass none, or its sentence alone."""
+    if finding.state == PASS and _shows_pass(finding.probe):
+        return (f"{finding.probe}: {finding.said}",)
     if not (finding.is_open or finding.state == FAIL):
         return ()
     return f"{finding.probe}: {finding.said}", *_details(path, finding)
 
 
 def _details(path: Path, finding: Finding) -> tuple[str, ...]:
-    """What the finding looks like, and how to see it again."""
-    name = finding.probe
-    found = [
-        f"{name} looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}"
+    """Return the public faults that look like a finding, and the command that shows it again."""
+    details = [
+        f"{finding.probe} looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}"
         for fault in finding.known
     ]
     if finding.worst is not None:
-        see = f"see it: {_replay(path, finding)}"
-        found = [*found[:-1], f"{found[-1]}\n  {see}"] if found else [see]
-    return tuple(found)
+        command = f"see it: {_replay(path, finding)}"
+        if details:
+            details[-1] += f"\n  {command}"
+        else:
+            details.append(command)
+    return tuple(details)
 
 
 def _claim(path: Path, finding: Finding) -> Claim:
-    """A probe's own test case."""
+    """Return the test case of a probe."""
     assert finding.state != "not applicable"
     text = "\n".join([f"{finding.probe}: {finding.said}", *_details(path, finding)])
     return Claim(finding.probe, finding.state, finding.said, text)
 
 
 def _replay(path: Path, finding: Finding) -> str:
-    """The command that shows the smallest trial of a finding; '' without one."""
+    """Return the command that shows the smallest trial of a finding, or '' if it has none."""
     if finding.worst is None:
         return ""
     return f"needlemap replay {path} --probe {finding.probe} --worst"

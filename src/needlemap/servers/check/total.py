@@ -14,9 +14,12 @@ from needlemap.servers.check.partitions import prompts_of
 from needlemap.servers.check.probe import LEAST, NOTHING, Probe, smallest
 from needlemap.stats.verdicts import row_word
 
-ALONE = 2  # questions on a haystack that are sent alone; the others are sent at a time
-LEAST_OF_A_WAY = 4  # answers in one way, of which half may not be lost
-LEAST_LOST = 3  # facts that a known model's server must lose before it fails
+# Questions on a haystack that are sent alone. The others are sent at the same time.
+ALONE = 2
+# Half of the answers in one way may not be lost, if there are so many.
+LEAST_OF_A_WAY = 4
+# Facts that the server of a known model must lose before it fails.
+LEAST_LOST = 3
 
 
 class Total(Probe):
@@ -28,61 +31,68 @@ class Total(Probe):
 
     name = "total"
     order = 1
-    asked = "with `--quick` alone: a few prompts at two lengths, cold, cached and at a time"
-    sees = "a length, or a way of asking, that loses most"
-    cannot = "all else: drift, replicas, lengths between, follow-up turns"
+    asked = "`--quick` alone: a few prompts at two lengths"
+    sees = "a length, or a way of sending, that loses most"
+    cannot = "all else"
     excludes = "a loss of the found share"
     share = 0.0
     must = False
     uses_shortest = True
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """The first prompt twice, some questions alone, and others at a time."""
-        alone, together = haystack.questions[:ALONE], haystack.questions[ALONE:]
-        wave = [replace(ask, way="loaded", state="loaded") for ask in together]
-        serial = haystack.layout.options.serial
-        return haystack.cold, haystack.warm, *alone, *(together if serial else wave)
+        """Return the first prompt twice, some questions alone, and the others at the same time."""
+        alone = haystack.questions[:ALONE]
+        together = haystack.questions[ALONE:]
+        if not haystack.layout.options.serial:
+            together = [replace(ask, way="loaded", state="loaded") for ask in together]
+        return haystack.cold, haystack.warm, *alone, *together
 
     def helps(self, row: AtSize) -> bool:
-        """Never: a quick check has no further haystacks."""
+        """Return False: a quick check has no further haystacks."""
         return False
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """Each size."""
+        """Return the finding of all sizes."""
         return self.whole([self._at(layout, answers, size) for size in layout.sizes])
 
     def _at(self, layout: Geometry, answers: Answers, size: int) -> AtSize:
         prompts = [prompt for prompt in prompts_of(answers) if prompt.ask.size == size]
-        n, lost = len(prompts), sum(prompt.wrong for prompt in prompts)
-        silent, tried, why = answers.unanswered(size)
+        n = len(prompts)
+        lost = sum(prompt.wrong for prompt in prompts)
+        silent, tried, reason = answers.unanswered(size)
         said = f"{n - lost} of {n} found"
-        said += f", {silent} of {tried} without an answer: {why}" if silent else ""
+        if silent:
+            said += f", {silent} of {tried} without an answer: {reason}"
         if not n:
             word = row_word(fails=False, passes=False, points=silent > 0)
             return AtSize(size, word, said=said if silent else NOTHING)
-        ways = defaultdict[str, list[bool]](list)
+
+        rights_by_way = defaultdict[str, list[bool]](list)
         for prompt in prompts:
             for reply in prompt.replies:
-                ways[reply.ask.way].append(reply.right)
+                rights_by_way[reply.ask.way].append(reply.right)
         dead = [
             way
-            for way, rows in ways.items()
-            if len(rows) >= LEAST_OF_A_WAY and 2 * sum(rows) <= len(rows)
+            for way, rights in rights_by_way.items()
+            if len(rights) >= LEAST_OF_A_WAY and 2 * sum(rights) <= len(rights)
         ]
+        if dead:
+            said += f"; half or more lost {', '.join(dead)}"
+
         effect = rate(lost, n)
-        assert effect is not None  # there are some
+        # There are prompts, so there is an effect.
+        assert effect is not None
         fails = size <= layout.options.holds and lost >= LEAST_LOST
         passes = n >= LEAST and 2 * effect.high < 1 and not dead and not silent
-        said += f"; half or more lost {', '.join(dead)}" if dead else ""
+        points = bool(dead) or 2 * lost >= n or silent > 0
+        wrong = [reply for prompt in prompts for reply in prompt.replies if not reply.right]
         return AtSize(
-            size,
-            row_word(fails=fails, passes=passes, points=bool(dead) or 2 * lost >= n or silent > 0),
-            n,
-            lost,
-            0,
-            effect,
-            100 * effect.high,
-            None,
-            said,
-            smallest(reply for prompt in prompts for reply in prompt.replies if not reply.right),
+            size=size,
+            state=row_word(fails=fails, passes=passes, points=points),
+            n=n,
+            lost=lost,
+            effect=effect,
+            upper=100 * effect.high,
+            said=said,
+            worst=smallest(wrong),
         )

@@ -1,4 +1,4 @@
-"""The probe of counters: can what a server counts be true?"""
+"""The probe of counters: can the token counts of a server be true?"""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from needlemap.stats.verdicts import row_word
 
 # Two vocabularies of one text count by a factor of 0.6 to 1.6 of each other.
 LEAST_TIMES, MOST_TIMES = 0.6, 1.6
-OFF = 0.1  # share of a prompt by which the counts of one server may scatter
-TEMPLATE = 32  # tokens by which they may scatter anyway
+# The counts of one server may scatter by this share of a prompt, or by so many tokens.
+OFF = 0.1
+TEMPLATE = 32
 
 
 class Usage(Probe):
@@ -24,49 +25,51 @@ class Usage(Probe):
 
     name = "usage"
     order = 85
-    asked = "the tokens that are counted of first prompts, by the tokens that were sent"
-    sees = "counters that are double, half, zero, constant or random, or more cached than sent"
-    cannot = "a wrong count that a vocabulary could have made; it never decides the exit code"
+    asked = "counted tokens against sent ones"
+    sees = "counters that are double, half, constant or random"
+    cannot = "a count that a vocabulary could have made. It never decides the exit code"
     share = 0.0
     decides = False
     uses_shortest = True
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """First prompts, of which a cache holds nothing."""
+        """Return the first prompt, of which a cache holds nothing."""
         return (haystack.cold,)
 
     def absent(self, layout: Geometry, answers: Answers) -> str:
-        """Whether the server counts nothing."""
+        """Return what is needed if the server counts nothing, else ''."""
         rows = answers.every("cold", "crowded", "short", "crowd")
         if rows and all(reply.prompt_tokens is None for reply in rows):
             return "needs a server that counts tokens"
         return ""
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """One row: all first prompts together."""
-        if why := self.absent(layout, answers):
-            return Finding(self.name, "not applicable", 0, why, decides=False)
-        rows = answers.every("cold", "crowded", "short", "crowd")
-        told = [reply for reply in rows if reply.prompt_tokens is not None and reply.own_tokens]
-        why = untrue(told)
-        wrong = told if why else []
-        said = why or f"{len(told)} counts fit the prompts that were sent"
-        return self.whole(
-            [
-                AtSize(
-                    layout.sizes[-1],
-                    row_word(fails=False, passes=len(told) >= LEAST and not why, points=bool(why)),
-                    len(told),
-                    len(wrong),
-                    said=said,
-                    worst=smallest(wrong),
-                )
-            ]
+        """Return a finding of one row, for all first prompts together."""
+        absent = self.absent(layout, answers)
+        if absent:
+            return Finding.not_applicable(self.name, absent, decides=False)
+
+        counted = [
+            reply
+            for reply in answers.every("cold", "crowded", "short", "crowd")
+            if reply.prompt_tokens is not None and reply.own_tokens
+        ]
+        fault = untrue(counted)
+        wrong = counted if fault else []
+        passes = len(counted) >= LEAST and not fault
+        row = AtSize(
+            size=layout.sizes[-1],
+            state=row_word(fails=False, passes=passes, points=bool(fault)),
+            n=len(counted),
+            lost=len(wrong),
+            said=fault or f"{len(counted)} counts fit the prompts that were sent",
+            worst=smallest(wrong),
         )
+        return self.whole([row])
 
 
 def untrue(replies: Sequence[Reply]) -> str:
-    """Return why some counts cannot be true, in words; '' where they can."""
+    """Return why some counts cannot be true, or '' if they can."""
     cached = [reply for reply in replies if (reply.cached_tokens or 0) > (reply.prompt_tokens or 0)]
     if cached:
         counts = f"{cached[0].cached_tokens:,} of {cached[0].prompt_tokens:,}"
@@ -77,10 +80,12 @@ def untrue(replies: Sequence[Reply]) -> str:
     counted = np.array([reply.prompt_tokens or 0 for reply in replies], dtype=float)
     if not counted.any():
         return "0 tokens are counted of each prompt"
-    longest, shortest = sent >= np.quantile(sent, 0.9), sent <= np.quantile(sent, 0.1)
-    most, least = median(sent[longest]), median(sent[shortest])
+    longest = sent >= np.quantile(sent, 0.9)
+    shortest = sent <= np.quantile(sent, 0.1)
+    most = median(sent[longest])
+    least = median(sent[shortest])
     if most < 1.2 * least:
-        # Lengths that are nearly one tell no vocabulary from a wrong count.
+        # If all lengths are nearly the same, a wrong count cannot be told from another vocabulary.
         return ""
     times = float((median(counted[longest]) - median(counted[shortest])) / (most - least))
     if not LEAST_TIMES <= times <= MOST_TIMES:

@@ -1,10 +1,10 @@
-"""Which twins there are: architectures by name, and how small a twin of each is.
+"""List the twins: architectures by name, and how small a twin of each is.
 
 A row of the table has what a twin overrides in the configuration that transformers' class has by
 itself: sizes, and the kinds of layers, norms, windows, rotary scaling and experts that published
-models of the family have. Windows, and the lengths from which rotary scaling sets in, are short,
-so that a prompt of a few hundred tokens is beyond them. A configuration of one's own keeps all
-but its sizes.
+models of the family have. Windows, and the lengths from which rotary scaling sets in, are short, so
+that a prompt of a few hundred tokens is beyond them. A user's own configuration keeps all but its
+sizes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import read_regular
 from needlemap.untrusted import read_json
 
-LONGEST = 32_768  # positions of a twin
-WINDOW = 64  # tokens of a sliding window, and of Llama 4's chunks
-# Sizes that every twin has, where its configuration knows the name.
+# Positions of a twin.
+LONGEST = 32_768
+# Tokens of a sliding window, and of Llama 4's chunks.
+WINDOW = 64
+# Sizes that every twin has, if its configuration knows the name.
 COMMON: Mapping[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -36,7 +38,7 @@ COMMON: Mapping[str, Any] = {
     "n_routed_experts": 4,
     "num_experts_per_tok": 2,
 }
-# What a configuration of one's own keeps although a row of the table names it.
+# What a user's own configuration keeps although a row of the table names it.
 KEPT = frozenset(
     {
         "head_dim",
@@ -101,8 +103,13 @@ _DELTA = {
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A row: transformers' name of the architecture, other names that people use for it, and what
-    a twin overrides."""
+    """A row of the table.
+
+    Attributes:
+        model_type: Transformers' name of the architecture.
+        names: Other names that people use for it.
+        overrides: What a twin overrides.
+    """
 
     model_type: str
     names: tuple[str, ...] = ()
@@ -236,32 +243,39 @@ ARCHITECTURES: tuple[Architecture, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a twin is made by: transformers' name of the architecture, and fields of its
-    configuration."""
+    """What a twin is made by.
+
+    model_type: transformers' name of the architecture. fields: of its configuration.
+    """
 
     model_type: str
     fields: Mapping[str, Any]
 
 
 def row_of(name: str) -> Architecture | None:
-    """The row of a name, however it is spelt; None if no row has it.
+    """Return the row of a name, however it is spelt; None if no row has it.
 
     >>> row_of("Qwen3-MoE").model_type, row_of("Llama 4").model_type
     ('qwen3_moe', 'llama4_text')
     """
     wanted = folded(name)
-    rows = ((row, (row.model_type, *row.names)) for row in ARCHITECTURES)
-    return next((row for row, names in rows if wanted in map(folded, names)), None)
+    for row in ARCHITECTURES:
+        if wanted in map(folded, (row.model_type, *row.names)):
+            return row
+    return None
 
 
 def folded(name: str) -> str:
-    """A name without case and without what people put between its words."""
+    """Return a name in lower case, without what people put between its words."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def named_shape(name: str, usual: Mapping[str, Any] | None) -> Shape:
-    """The shape of an architecture. usual: what its class has by itself; None: there is no class.
-    Raises SettingsError."""
+    """Return the shape of an architecture.
+
+    usual: the configuration that its class has by itself; None if there is no class. Raises
+    SettingsError.
+    """
     row = row_of(name)
     if usual is None:
         known = [row.model_type for row in ARCHITECTURES]
@@ -271,43 +285,55 @@ def named_shape(name: str, usual: Mapping[str, Any] | None) -> Shape:
         )
     model_type = row.model_type if row else name
     fields = {key: size for key, size in COMMON.items() if usual.get(key) is not None}
-    if "num_key_value_heads" in usual:  # None: as many as there are heads
+    # Its usual value may be None: as many as there are heads.
+    if "num_key_value_heads" in usual:
         fields["num_key_value_heads"] = COMMON["num_key_value_heads"]
     return Shape(model_type, {**fields, **(row.overrides if row else {})})
 
 
 def shrunk_shape(model_type: str, own: Mapping[str, Any]) -> Shape:
-    """The shape of a twin of a model whose whole configuration is known: its sizes are made
-    small, and its layers are the first ones that have each of its kinds."""
+    """Return the shape of a twin of a model whose whole configuration is known.
+
+    Its sizes are made small, and its layers are the first ones that have each of its kinds. own:
+    that configuration.
+    """
     small = named_shape(model_type, own)
-    fields = {key: value for key, value in own.items() if key not in DROPPED}
     layers = layers_for_each_kind(own, least=small.fields.get("num_hidden_layers", 4))
-    for key, value in own.items():
-        if is_per_layer(value, own.get("num_hidden_layers")):
-            fields[key] = value[:layers]
-    sizes = {key: value for key, value in small.fields.items() if key not in KEPT}
-    per_layer = {key for key, value in sizes.items() if isinstance(value, list)}
-    fields |= {key: value for key, value in sizes.items() if key not in per_layer}
-    fields |= {key: None for key in sizes if key in own and own[key] is None}
+    fields = dict[str, Any]()
+    for name, value in own.items():
+        if name in DROPPED:
+            continue
+        is_cut = is_per_layer(value, own.get("num_hidden_layers"))
+        fields[name] = value[:layers] if is_cut else value
+    for name, size in small.fields.items():
+        if name in KEPT:
+            continue
+        if name in own and own[name] is None:
+            fields[name] = None
+        elif not isinstance(size, list):
+            # A list of the table has a value for each layer; the model's own list was cut above.
+            fields[name] = size
     if "num_hidden_layers" in own:
         fields["num_hidden_layers"] = layers
     return Shape(model_type, {**fields, **grouping(own)})
 
 
 def grouping(own: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Few heads, as many of which share keys as in the model itself."""
+    """Return sizes for few heads, of which as many share keys as in the model itself."""
     heads = own.get("num_attention_heads")
-    shared = own.get("num_key_value_heads") or heads
-    if not isinstance(heads, int) or not isinstance(shared, int):
+    key_value_heads = own.get("num_key_value_heads") or heads
+    if not isinstance(heads, int) or not isinstance(key_value_heads, int):
         return {}
-    group = max(1, heads // shared)
-    of = min(shared, 2 if group > 1 else 4)
-    return {"num_attention_heads": group * of, "num_key_value_heads": of}
+    sharing = max(1, heads // key_value_heads)
+    few = min(key_value_heads, 2 if sharing > 1 else 4)
+    return {"num_attention_heads": sharing * few, "num_key_value_heads": few}
 
 
 def layers_for_each_kind(own: Mapping[str, Any], least: int) -> int:
-    """How many of the first layers have each kind of layer that there is, and `least` at
-    least."""
+    """Return how many of the first layers have each kind of layer that there is.
+
+    least: the number of layers at least.
+    """
     total = own.get("num_hidden_layers")
     if not isinstance(total, int):
         return least
@@ -322,7 +348,7 @@ def layers_for_each_kind(own: Mapping[str, Any], least: int) -> int:
 
 
 def is_per_layer(value: Any, layers: Any) -> bool:
-    """Whether a field of a configuration says something of each layer."""
+    """Return True if a field of a configuration has a value for each layer."""
     return isinstance(value, list) and len(value) == layers and len(value) > 1
 
 
@@ -330,9 +356,9 @@ def read_own_config(path: Path) -> dict[str, Any]:
     """Return a config.json, or that of a folder. Raises NeedlemapError."""
     path = path / CONFIG if path.is_dir() else path
     try:
-        told = read_json(read_regular(path))
+        config = read_json(read_regular(path))
     except (OSError, ValueError) as error:
         raise SettingsError(f"--like {path}: {error}") from None
-    if not isinstance(told, dict) or not isinstance(told.get("model_type"), str):
+    if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise SettingsError(f"--like {path}: no configuration of a model, as it has no model_type")
-    return told
+    return config

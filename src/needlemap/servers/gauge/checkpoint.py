@@ -1,7 +1,7 @@
 """The gauge: a small Llama that finds every needle, so that a lost needle is the engine's
 fault.
 
-`gauge_data` is its checkpoint, as engines load it. tools/train_gauge.py made it and says what each
+`data` is its checkpoint, as engines load it. tools/train_gauge.py made it and says what each
 head does. It answers a question that ends in "KEY?" with the digits that stand behind "KEY is" in
 the document, and a full stop; in chat, or behind "Answer:". It knows no other task, and its text is
 no prose.
@@ -13,6 +13,7 @@ every engine should.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,21 @@ TEMPLATE = "chat_template.jinja"
 FILES = (CONFIG, "generation_config.json", TENSORS, TOKENIZER, "tokenizer_config.json", TEMPLATE)
 
 
-def write_checkpoint(folder: Path) -> Path:
-    """Copy the checkpoint into a folder, which is made; the folder. Raises SettingsError where
-    a file of another kind lies there."""
+def read_files() -> dict[str, bytes]:
+    """Return the checkpoint's files by name."""
+    return {name: (DATA / name).read_bytes() for name in FILES}
+
+
+def write_checkpoint(folder: Path, checkpoint: Mapping[str, bytes] | None = None) -> Path:
+    """Write the checkpoint into a folder, which is made, and return the folder.
+
+    checkpoint: the files of another shape, by name. Raises SettingsError if another file lies
+    there.
+    """
     if folder.exists() and not folder.is_dir():
         raise SettingsError(f"'{folder}' is a file. Name a folder for the gauge: -o FOLDER")
     folder.mkdir(parents=True, exist_ok=True)
-    for name in FILES:
-        data = (DATA / name).read_bytes()
+    for name, data in (checkpoint or read_files()).items():
         target = folder / name
         if target.exists() and target.read_bytes() != data:
             raise SettingsError(
@@ -76,15 +84,28 @@ def widened(bits: NDArray[np.uint16]) -> Array:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def load_weights() -> Weights:
-    """The gauge's weights, in 32 bits."""
-    told, stored = read_config(), read_tensors()
+def load_weights(
+    config: Mapping[str, Any] | None = None,
+    tensors: Mapping[str, NDArray[np.uint16]] | None = None,
+) -> Weights:
+    """Return the gauge's weights, in 32 bits.
+
+    config, tensors: another dense shape's; tensors by name, as bits of bfloat16.
+    """
+    told, stored = config or read_config(), tensors or read_tensors()
+    heads, shared = told["num_attention_heads"], told["num_key_value_heads"]
 
     def tensor(name: str) -> Array:
         return widened(stored[f"{name}.weight"])
 
     def joined(*names: str) -> Array:
         return np.concatenate([tensor(name) for name in names])
+
+    def head_norms(attention: str) -> Array | None:
+        if f"{attention}q_norm.weight" not in stored:
+            return None
+        queries, keys = tensor(f"{attention}q_norm"), tensor(f"{attention}k_norm")
+        return np.array([queries] * heads + [keys] * shared)[:, None]
 
     layers = []
     for number in range(told["num_hidden_layers"]):
@@ -98,6 +119,7 @@ def load_weights() -> Weights:
                 norm_2=tensor(f"{prefix}post_attention_layernorm"),
                 widen=joined(f"{inner}gate_proj", f"{inner}up_proj"),
                 narrow=tensor(f"{inner}down_proj"),
+                norm_heads=head_norms(attention),
             )
         )
     return Weights(
@@ -105,8 +127,8 @@ def load_weights() -> Weights:
         output=tensor("lm_head"),
         last_norm=tensor("model.norm"),
         layers=tuple(layers),
-        heads=told["num_attention_heads"],
-        shared=told["num_key_value_heads"],
+        heads=heads,
+        shared=shared,
         theta=told["rope_parameters"]["rope_theta"],
         eps=told["rms_norm_eps"],
         short_angles=True,

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from needlemap.servers.gauge.checkpoint import holds_tokens, write_checkpoint
+from needlemap.servers.gauge.checkpoint import write_checkpoint
 from needlemap.text import tell
 
 
-def gauge_command(out: Path, gguf: bool) -> None:
-    """Write the checkpoint, or llama.cpp's file of it, into a folder, and say what it is
+def gauge_command(out: Path, shape: str, *, gguf: bool) -> None:
+    """Write the checkpoint in a shape, or llama.cpp's file of it, into a folder, and say what it is
     for."""
-    folder = write_checkpoint(out)
+    from needlemap.servers.gauge.shapes import QWEN3, shaped
+
+    checkpoint = shaped(shape)
+    folder = write_checkpoint(out, checkpoint.files())
     served = folder
     if gguf:
         from needlemap.servers.gauge.gguf import NAME, write_gguf
 
         served = folder / NAME
-        write_gguf(served)
-    tell(f"{served}: finds every needle up to {holds_tokens():,} tokens")
+        write_gguf(served, checkpoint.config, checkpoint.tensors)
+    holds = checkpoint.config["holds_tokens"]
+    note = "" if shape != QWEN3 else f". Serve it as gauge-{QWEN3}: its reference is gauge/{QWEN3}"
+    tell(f"{served}: finds every needle up to {holds:,} tokens{note}")
 
 
 def twin_command(like: str, out: Path, gguf: bool) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -67,33 +69,72 @@ TENSORS = {
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "self_attn.qkv_proj": "attn_qkv",
+    "mlp.gate_up_proj": "ffn_up",
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "block_sparse_moe.experts.w1": "ffn_gate_exps",
+    "block_sparse_moe.experts.w2": "ffn_down_exps",
+    "block_sparse_moe.experts.w3": "ffn_up_exps",
 }
+# llama.cpp computes Mistral and Mixtral by the code of Llama.
+FAMILIES = {"mistral": "llama", "mixtral": "llama"}
+EXPERT = re.compile(r"experts\.(\d+)\.")
 
 
-def write_gguf(path: Path, tensors: Mapping[str, NDArray[np.uint16]] | None = None) -> None:
-    """Write the gauge as a GGUF file. tensors: other weights than its own, by name, as bits of
-    bfloat16. Raises SettingsError without the package `gguf`."""
+def write_gguf(
+    path: Path,
+    config: Mapping[str, Any] | None = None,
+    tensors: Mapping[str, NDArray[np.uint16]] | None = None,
+) -> None:
+    """Write the gauge as a GGUF file.
+
+    config, tensors: another shape's; tensors by name, as bits of bfloat16. Raises SettingsError
+    without the package `gguf`.
+    """
     try:
         import gguf
     except ImportError:
         raise SettingsError(f"--gguf needs the package gguf. Run: {install_line('gguf')}") from None
-    told = read_config()
-    writer = gguf.GGUFWriter(path, "llama")
-    _write_shape(writer, told)
-    _write_tokenizer(writer, told, gguf.TokenType)
-    heads = {"attn_q": told["num_attention_heads"], "attn_k": told["num_key_value_heads"]}
-    for name, bits in (tensors or read_tensors()).items():
-        prefix, kind = renamed(name.removesuffix(".weight"))
-        weights = widened(bits)
-        if kind in heads:
-            weights = interleaved(weights, heads[kind])
-        if weights.ndim > 1:
-            weights = weights.astype(np.float16)
-        writer.add_tensor(f"{prefix}{kind}.weight", weights)
+    config = config or read_config()
+    family = FAMILIES.get(config["model_type"], config["model_type"])
+    writer = gguf.GGUFWriter(path, family)
+    _write_shape(writer, config)
+    _write_yarn(writer, config["rope_parameters"], gguf.RopeScalingType)
+    _write_tokenizer(writer, config, gguf.TokenType)
+    for name, weights in stacked(tensors or read_tensors()).items():
+        writer.add_tensor(*llama_cpp_tensor(name, weights, config, family))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def stacked(tensors: Mapping[str, NDArray[np.uint16]]) -> dict[str, Array]:
+    """Return weights in 32 bits, those of all experts in one tensor."""
+    weights = {name: widened(bits) for name, bits in tensors.items() if not EXPERT.search(name)}
+    experts = defaultdict[str, dict[int, Array]](dict)
+    for name, bits in tensors.items():
+        if number := EXPERT.search(name):
+            experts[EXPERT.sub("experts.", name)][int(number[1])] = widened(bits)
+    for name, rows in experts.items():
+        weights[name] = np.stack([rows[number] for number in sorted(rows)])
+    return weights
+
+
+def llama_cpp_tensor(
+    name: str, weights: Array, config: Mapping[str, Any], family: str
+) -> tuple[str, NDArray[Any]]:
+    """Return llama.cpp's name of a tensor, and the tensor as it wants it."""
+    stem, _, part = name.rpartition(".")
+    prefix, kind = renamed(stem)
+    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    if family == "llama" and kind in heads:
+        weights = interleaved(weights, heads[kind])
+    # A router stays in 32 bits, as llama.cpp's converter has it.
+    is_matrix = weights.ndim > 1 and kind != "ffn_gate_inp"
+    return f"{prefix}{kind}.{part}", weights.astype(np.float16) if is_matrix else weights
 
 
 def write_twin_gguf(folder: Path) -> Path:
@@ -137,7 +178,7 @@ def interleaved(weights: Array, heads: int) -> Array:
     return pairs.swapaxes(1, 2).reshape(rows, columns).copy()
 
 
-def _write_shape(writer: Any, told: dict[str, Any]) -> None:
+def _write_shape(writer: Any, told: Mapping[str, Any]) -> None:
     writer.add_name("needlemap gauge")
     writer.add_context_length(told["max_position_embeddings"])
     writer.add_embedding_length(told["hidden_size"])
@@ -152,9 +193,19 @@ def _write_shape(writer: Any, told: dict[str, Any]) -> None:
     writer.add_layer_norm_rms_eps(told["rms_norm_eps"])
     writer.add_vocab_size(told["vocab_size"])
     writer.add_file_type(TYPE_F16)
+    if experts := told.get("num_local_experts"):
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(told["num_experts_per_tok"])
 
 
-def _write_tokenizer(writer: Any, told: dict[str, Any], kinds: Any) -> None:
+def _write_yarn(writer: Any, rope: Mapping[str, Any], kinds: Any) -> None:
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(kinds.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+
+
+def _write_tokenizer(writer: Any, told: Mapping[str, Any], kinds: Any) -> None:
     described = json.loads((DATA / TOKENIZER).read_text("utf-8"))
     special = {each["id"]: each["content"] for each in described["added_tokens"]}
     texts = {number: text for text, number in described["model"]["vocab"].items()} | special

@@ -1,4 +1,5 @@
-"""The gauge as a back end: `gauge/numpy`, asked in this process by the package's own NumPy engine.
+"""The gauge as a back end: `gauge/numpy` (of the shape qwen3 `gauge/qwen3`), asked in this process
+by the package's own NumPy engine.
 
 A server of the gauge is checked beside it: right answers, and log-probabilities, of the very
 prompts, without torch. Chat messages get the checkpoint's template; one plain text is fed as it is.
@@ -20,10 +21,12 @@ from needlemap.models.decoding import STOP_FIELDS
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.walk import Engine, Ids, WalkingModel
 from needlemap.prompts import TEXT, Prompt
-from needlemap.servers.gauge.checkpoint import DATA, load_engine, read_config
+from needlemap.servers.gauge.checkpoint import DATA, read_config
+from needlemap.servers.gauge.shapes import QWEN3, config_of, engine_of
 from needlemap.text.tokens import TokenText
 
 NAME = "numpy"
+NAMES = (NAME, QWEN3)
 
 
 class GaugeModel(WalkingModel):
@@ -35,13 +38,13 @@ class GaugeModel(WalkingModel):
     def __init__(self, name: str, engine: Engine | None = None) -> None:
         check_name(name)
         stops = (int(read_config()["eos_token_id"]),)
-        super().__init__(name, engine or load_engine(), stops, chat().vocabulary)
+        super().__init__(name, engine or engine_of(name), stops, chat().vocabulary)
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
         """Messages or one text, in tokens of its own vocabulary, fed as ids."""
         check_name(name)
-        positions = int(read_config()["max_position_embeddings"])
+        positions = positions_of(name)
         known = chat().traits(teacher=True, serial=True, positions=positions, request=STOP_FIELDS)
         return replace(known, render=rendered)
 
@@ -57,18 +60,23 @@ class GaugeModel(WalkingModel):
         """Raises Unmeasured for request fields that it does not heed, and too long a
         prompt."""
         if unknown := sorted(set(decoding.request) - set(STOP_FIELDS)):
-            said = f"gauge/{NAME} takes no request field but stop, got {', '.join(unknown)}."
+            said = f"gauge/{self.name} takes no request field but stop, got {', '.join(unknown)}."
             raise Unmeasured(Failure.REJECTED, said)
-        room = int(read_config()["max_position_embeddings"])
+        room = positions_of(self.name)
         if len(ids) + answer_tokens > room:
             said = f"{len(ids):,} prompt and {answer_tokens:,} answer tokens are more than the "
-            raise Unmeasured(Failure.TOO_LONG, f"{said}{room:,} positions of gauge/{NAME}.")
+            raise Unmeasured(Failure.TOO_LONG, f"{said}{room:,} positions of gauge/{self.name}.")
 
 
 def check_name(name: str) -> None:
-    """Raises SettingsError for another name than the engine's."""
-    if name != NAME:
+    """Raises SettingsError for another name than an engine's."""
+    if name not in NAMES:
         raise SettingsError(f"Unknown gauge '{name}'. Type: gauge/{NAME}")
+
+
+def positions_of(name: str) -> int:
+    """The most tokens that it takes, the answer's included."""
+    return int(config_of(name)["max_position_embeddings"])
 
 
 @cache

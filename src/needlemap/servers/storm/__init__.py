@@ -1,5 +1,6 @@
 """`storm`: is a server right under use? Sessions turn, fork, rewind, cancel and come back.
 
 Pure: the rounds (`plan`, one operation a file), their prompts (`texts`), what came of a request
-(`outcome`) and the verdict (`judge`). I/O: `storming`.
+(`outcome`), all that was observed (`evidence`), its counts and bets (`tally`), the verdict
+(`judge`) and its lines (`wording`). I/O: `storming`, by way of `sending`, `weighing`, `replaying`.
 """

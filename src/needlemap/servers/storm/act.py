@@ -1,8 +1,9 @@
-"""What a storm does: an act is one request of a conversation, a round the acts of a few families.
+"""Describe what a storm does: an act is one request of a conversation, a round the acts of a few
+families.
 
-All of it follows from the seed alone, so that a record, which says its round and its place there,
-tells which request it was. A prompt is told by its texts: the first tokens of some streams, each of
-which hides facts of its own near its beginning, in its middle and near its end.
+All of it follows from the seed alone, so that a record, which has its round and its place there,
+shows which request it was. A prompt is given by its texts: the first tokens of some streams, each
+of which hides facts of its own near its start, in its middle and near its end.
 """
 
 from __future__ import annotations
@@ -10,18 +11,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
-FACTS = 3  # of a stream
-ACTS = 1_000  # more than any round has: a record's number is the round's times this, and the act's
-ROOM = 40  # tokens that a fact and the words around it take at most
-_SHARES = (0.0, 0.5, 1.0)  # where a stream's facts stand
+# Facts of a stream.
+FACTS = 3
+# More acts than any round has: a record's number is the round's times this, plus the act's.
+ACTS = 1_000
+# Tokens that a fact and the words around it take, at most.
+ROOM = 40
+# Where a stream's facts stand.
+_SHARES = (0.0, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A text with a first line of its own, so that no cache holds anything of it. number: in its
-    round. rank: how many streams may stand before it in a prompt; equal ones hide facts with the
-    same keys. tokens: what it is made for; shorter pieces of it are cut from its beginning."""
+    """A text with a first line of its own, so that no cache holds anything of it.
+
+    Attributes:
+        number: Its number in its round.
+        family: Its family.
+        rank: How many streams may stand before it in a prompt. Streams of equal rank hide facts
+            with the same keys.
+        tokens: The tokens that it is made for; shorter pieces of it are cut from its start.
+    """
 
     number: int
     family: int
@@ -29,14 +41,16 @@ class Stream:
     tokens: int
 
     def facts_within(self, tokens: int) -> list[int]:
-        """The numbers of the facts that its first tokens hold."""
+        """Return the numbers of the facts that its first tokens hold."""
         return [
-            at for at, place in enumerate(self.places) if tokens >= min(self.tokens, place + ROOM)
+            number
+            for number, place in enumerate(self.places)
+            if tokens >= min(self.tokens, place + ROOM)
         ]
 
     @property
     def places(self) -> tuple[int, ...]:
-        """The token at which each of its facts starts, about."""
+        """Return the token at which each of its facts starts, about."""
         last = max(0, self.tokens - ROOM)
         return tuple(round(share * last) for share in _SHARES)
 
@@ -59,8 +73,13 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a user says: texts, and which facts are asked for, the first and the last of the answer
-    at its ends. total: tokens that the whole prompt is to have; None: as it comes."""
+    """What a user says.
+
+    Attributes:
+        pieces: Texts.
+        asked: The facts that are asked for, in the order of the answer.
+        total: Tokens that the whole prompt is to have; None for what it comes to.
+    """
 
     pieces: tuple[Piece, ...]
     asked: tuple[Fact, ...]
@@ -68,20 +87,35 @@ class Turn:
 
     @property
     def tokens(self) -> int:
-        """About how many its texts have."""
+        """Return about how many tokens its texts have."""
         return sum(piece.tokens for piece in self.pieces)
 
 
-Path = tuple[Turn, ...]  # a conversation's user turns; between them stand the model's own answers
+How = Literal["", "slot", "save", "restore", "other"]
+# A conversation's user turns; between them stand the model's own answers.
+Path = tuple[Turn, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One request. number: in its round. wave: those of one wave are sent at the same time, once
-    the wave before has ended. family: of sessions that share texts, and none with other families.
-    after, cancel: when it is sent after its wave began, and how long it is waited for until the
-    client goes away (None: to its end), as shares of the time that a prompt of its length took at
-    the storm's beginning. salt: another first line, of as many digits, which no cache holds."""
+    """One request.
+
+    Attributes:
+        number: Its number in its round.
+        wave: Requests of one wave are sent at the same time, once the wave before has ended.
+        family: Sessions of one family share texts, and none with other families.
+        session: Its session.
+        operation: The name of the operation that planned it.
+        path: Its conversation.
+        after: When it is sent after its wave started, as a share of the time that a prompt of its
+            length took at the start of the storm.
+        cancel: How long it is waited for until the client goes away, in the same unit; None to its
+            end.
+        salt: Another first line, of as many digits, which no cache holds.
+        how: 'slot' in llama.cpp's slot that is saved; 'save' there, and then the slot is saved;
+            'restore' after the slot was restored; 'other' to the second model; '' for none of
+            these.
+    """
 
     number: int
     wave: int
@@ -92,20 +126,21 @@ class Act:
     after: float = 0.0
     cancel: float | None = None
     salt: str = ""
+    how: How = ""
 
     @property
     def asked_facts(self) -> tuple[Fact, ...]:
-        """The facts that are asked for."""
+        """Return the facts that are asked for."""
         return self.path[-1].asked
 
     @property
     def tokens(self) -> int:
-        """About how many its texts have."""
+        """Return about how many tokens its texts have."""
         return sum(turn.tokens for turn in self.path)
 
     @property
     def streams(self) -> Iterator[Piece]:
-        """All texts of its prompt."""
+        """Return all texts of its prompt."""
         return (piece for turn in self.path for piece in turn.pieces)
 
 
@@ -118,34 +153,34 @@ class Round:
 
     @cached_property
     def waves(self) -> list[list[Act]]:
-        """The acts, wave by wave."""
-        found: dict[int, list[Act]] = {}
+        """Return the acts, wave by wave."""
+        by_wave: dict[int, list[Act]] = {}
         for act in self.acts:
-            found.setdefault(act.wave, []).append(act)
-        return [found[wave] for wave in sorted(found)]
+            by_wave.setdefault(act.wave, []).append(act)
+        return [acts for _, acts in sorted(by_wave.items())]
 
     def until(self, act: Act) -> Round:
-        """What is asked up to one act, and with it."""
-        return self.of(each for each in self.acts if each.wave <= act.wave)
+        """Return what is sent up to one act, and with it."""
+        return self.of(other for other in self.acts if other.wave <= act.wave)
 
     def of(self, acts: Iterable[Act]) -> Round:
-        """Some of its acts, and those whose answers they go on behind."""
+        """Return some of its acts, and those whose answers they continue."""
         kept = {act.number: act for act in acts}
-        said = {act.path for act in kept.values()}
-        wanted = {act.path[:end] for act in kept.values() for end in range(1, len(act.path))}
+        answered = {act.path for act in kept.values()}
+        needed = {act.path[:end] for act in kept.values() for end in range(1, len(act.path))}
         for act in self.acts:
-            if act.path in wanted - said:
+            if act.path in needed and act.path not in answered:
                 kept[act.number] = act
-                said.add(act.path)
+                answered.add(act.path)
         return replace(self, acts=tuple(kept[number] for number in sorted(kept)))
 
 
 def key_of(round_number: int, act: int) -> int:
-    """The number of a record."""
+    """Return the number of a record."""
     return round_number * ACTS + act
 
 
 def ordered(acts: Sequence[Act]) -> tuple[Act, ...]:
-    """Acts numbered by wave, in the order in which they were made."""
-    rows = sorted(acts, key=lambda act: act.wave)
-    return tuple(replace(act, number=number) for number, act in enumerate(rows))
+    """Return acts numbered by wave, in the order in which they were made."""
+    by_wave = sorted(acts, key=lambda act: act.wave)
+    return tuple(replace(act, number=number) for number, act in enumerate(by_wave))

@@ -1,31 +1,44 @@
-"""What an operation is: one thing that sessions do to a server, planned from the seed alone.
+"""Define an operation: one thing that sessions do to a server, planned from the seed alone.
 
-All that is known of an operation stands in its class, in a file of its own in `operations/`.
+All that is known of an operation is in its class, in a file of its own in `operations/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import log2
 from random import Random
 from typing import ClassVar
 
 from needlemap.servers.check.finding import KnownIssue
-from needlemap.servers.storm.act import Act, Fact, Path, Piece, Stream, Turn
+from needlemap.servers.storm.act import Act, Fact, How, Path, Piece, Stream, Turn
 
-EDGES = (16, 64, 512, 2_048)  # tokens of blocks, pages and chunks
-RANKS = 4  # streams of one prompt at most: their facts have keys of their own
-SHORTEST = 160  # tokens of a stream that hides its facts apart
-_NEAR = (0, 1, -1)  # tokens beside an edge
+# Tokens of blocks, pages and chunks.
+EDGES = (16, 64, 512, 2_048)
+# Streams of one prompt, at most: their facts have keys of their own.
+RANKS = 4
+# Tokens of a stream that hides its facts apart.
+SHORTEST = 160
+# Tokens next to an edge.
+_NEAR = (0, 1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a storm may do. max_length: tokens of the longest prompt, answer included. load:
-    requests at a time. answer_tokens: of one answer. kv_tokens: what the server caches at most,
-    None where unknown. cancels: whether clients may go away. many: whether the model answers
-    several questions at once. without: operations that are left out."""
+    """What a storm may do.
+
+    Attributes:
+        max_length: Tokens of the longest prompt, answer included.
+        load: Requests at a time.
+        answer_tokens: Tokens of one answer.
+        kv_tokens: Tokens that the server caches, at most; None if that is not known.
+        cancels: Whether clients may go away.
+        many: Whether the model answers several questions at once.
+        without: Operations that are left out.
+        slots: Whether the server saves and restores slots.
+        other: Whether it has a second model.
+    """
 
     max_length: int
     load: int = 8
@@ -34,19 +47,32 @@ class Limits:
     cancels: bool = True
     many: bool = True
     without: frozenset[str] = frozenset()
+    slots: bool = False
+    other: bool = False
 
     @property
     def room(self) -> int:
-        """Tokens of a prompt's texts at most: template, questions and answers take the
-        rest."""
+        """Return the tokens of a prompt's texts, at most.
+
+        Template, questions and answers take the rest.
+        """
         return self.max_length - RANKS * (self.answer_tokens + 60)
 
 
 @dataclass
 class FamilyPlan:
-    """The sessions of one family while they are planned. streams, others: numbers of new
-    streams, and of families of one prompt. at: the wave that comes next. paths: of
-    each session what it asked last."""
+    """The sessions of one family while they are planned.
+
+    Attributes:
+        number: Its number.
+        random: Its random numbers.
+        limits: What the storm may do.
+        streams: Numbers of new streams.
+        others: Numbers of families of one prompt.
+        at: The wave that comes next.
+        acts: What is planned.
+        paths: Of each session the conversation that it sent last.
+    """
 
     number: int
     random: Random
@@ -58,16 +84,18 @@ class FamilyPlan:
     paths: list[Path] = field(default_factory=list)
 
     def stream(self, rank: int, tokens: int) -> Stream:
-        """A new text."""
+        """Return a new text."""
         return Stream(next(self.streams), self.number, rank, max(SHORTEST, tokens))
 
     def lone(self) -> tuple[int, int]:
-        """A new session and a family of its own for it."""
+        """Return a new session, and a family of its own for it."""
         return self.session(), next(self.others)
 
     def length(self, most: int | None = None) -> int:
-        """Tokens of a text: short ones more often, so that all octaves together take about as
-        much of a server."""
+        """Return the tokens of a text.
+
+        Short ones come more often, so that each octave of lengths costs a server about as much.
+        """
         most = max(SHORTEST, min(most or self.limits.room, self.limits.room))
         octaves = max(0.0, log2(most / SHORTEST))
         steps = [step / 4 for step in range(int(4 * octaves) + 1)]
@@ -75,33 +103,30 @@ class FamilyPlan:
         return min(most, round(SHORTEST * 2 ** (step + self.random.random() / 4)))
 
     def near_edge(self, tokens: int) -> int:
-        """A number of tokens at the end of a block or chunk, or one beside it, not far from
-        this one."""
+        """Return a number of tokens at the end of a block or chunk, or next to it.
+
+        tokens: about how many.
+        """
         edges = [edge for edge in EDGES if edge <= tokens] or EDGES[:1]
         edge = self.random.choice(edges)
         return max(1, round(tokens / edge)) * edge + self.random.choice(_NEAR)
 
     def turn(self, path: Path, pieces: tuple[Piece, ...], total: int | None = None) -> Turn:
-        """A user's turn that asks for one of the facts at the ends of what stands there: the
-        first of all, the last that was there before, or one of its own."""
-        before = [piece for each in path for piece in each.pieces]
-        held = [
-            [Fact(each.stream, at) for at in each.stream.facts_within(each.tokens)]
-            for each in before
-        ]
-        own = [
-            Fact(piece.stream, at)
-            for piece in pieces
-            for at in piece.stream.facts_within(piece.tokens)
-        ]
-        choices = [own[0], own[-1], self.random.choice(own)]
-        old = [fact for facts in held for fact in facts]
-        if old:
-            choices += [old[0], old[-1], self.random.choice(old)]
+        """Return a user's turn that asks for one fact of the conversation.
+
+        It is one at the ends of what stands there: the first of all, the last that was there
+        before, or one of its own. The turn may bring no text.
+        """
+        new = _facts_of(pieces)
+        old = _facts_of(piece for turn in path for piece in turn.pieces)
+        choices = []
+        for facts in (new, old):
+            if facts:
+                choices += [facts[0], facts[-1], self.random.choice(facts)]
         return Turn(pieces, (self.random.choice(choices),), total)
 
     def session(self) -> int:
-        """A new session's number."""
+        """Return a new session's number."""
         self.paths.append(())
         return len(self.paths) - 1
 
@@ -115,44 +140,76 @@ class FamilyPlan:
         cancel: float | None = None,
         after: float = 0.0,
         family: int | None = None,
+        how: How = "",
     ) -> None:
-        """Plan one request, in the next wave unless another is named, of this family unless it
-        shares nothing with it."""
+        """Plan one request.
+
+        It is sent in the next wave unless another is named, and is of this family unless it shares
+        nothing with it.
+        """
         if wave is None:
             wave, self.at = self.at, self.at + 1
         self.at = max(self.at, wave + 1)
         number = self.number if family is None else family
-        self.acts.append(Act(0, wave, number, session, operation, path, after, cancel))
+        act = Act(
+            0,
+            wave,
+            family=number,
+            session=session,
+            operation=operation,
+            path=path,
+            after=after,
+            cancel=cancel,
+            how=how,
+        )
+        self.acts.append(act)
         self.paths[session] = path
 
     def fits(self, path: Path) -> bool:
-        """Whether a conversation has room."""
+        """Return True if a conversation is within the room for texts."""
         pieces = [piece for turn in path for piece in turn.pieces]
-        return sum(each.tokens for each in pieces) <= self.limits.room and len(pieces) <= RANKS
+        tokens = sum(piece.tokens for piece in pieces)
+        return tokens <= self.limits.room and len(pieces) <= RANKS
 
     def rank(self, path: Path) -> int:
-        """The rank of a stream behind a conversation's."""
+        """Return the rank of a stream after a conversation's."""
         return sum(len(turn.pieces) for turn in path)
 
 
+def _facts_of(pieces: Iterable[Piece]) -> list[Fact]:
+    """Return the facts that some texts hide."""
+    return [
+        Fact(piece.stream, number)
+        for piece in pieces
+        for number in piece.stream.facts_within(piece.tokens)
+    ]
+
+
 class Operation:
-    """One thing that sessions do. name: in tables. follows: that of
-    a request that it plans behind its own, '' for none. share: how often it is drawn,
-    beside others. known: public faults that it is aimed at."""
+    """One thing that sessions do.
+
+    Attributes:
+        name: Its name in tables.
+        follows: The name of a request that it plans after its own; '' for none.
+        share: How often it is drawn, compared with others.
+        every: Of one that is not drawn: one round in so many has it, in a family of its own.
+        known: Public faults that it is aimed at.
+    """
 
     name: ClassVar[str]
     follows: ClassVar[str] = ""
     share: ClassVar[float] = 1.0
+    every: ClassVar[int] = 0
     known: ClassVar[tuple[KnownIssue, ...]] = ()
 
     def applies(self, limits: Limits) -> bool:
-        """Whether it is done at all."""
+        """Return True if it can be done at all."""
         return True
 
     def is_left_out(self, limits: Limits) -> bool:
-        """Return True if it was asked to leave it out, or what follows it."""
+        """Return True if it, or what follows it, is to be left out."""
         return not limits.without.isdisjoint((self.name, self.follows or self.name))
 
     def plan(self, family: FamilyPlan) -> None:
-        """Plan its requests: a family has asked at least once."""
+        """Plan its requests. The family has sent at least one."""
         raise NotImplementedError

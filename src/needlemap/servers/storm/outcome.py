@@ -1,5 +1,8 @@
-"""What came of a request, told without a reference: right, foreign, text, salad, lost, endless,
-empty, refused, cancelled. With one also moved: the text is right, its margins are not.
+"""Judge one request of a storm.
+
+Without a reference an answer is right, foreign, text, salad, lost, endless, empty, refused or
+cancelled. With a reference it may also be moved: the text is right, its margins are not. If the
+model finds too little, it is equal to the same prompt alone, moved from it, or uncompared.
 
 A secret has twelve characters or more and stands in one text alone. So an answer that holds a
 secret which is not in its prompt was computed from somebody else's: no model guesses it.
@@ -15,6 +18,7 @@ from typing import Final, Literal
 from needlemap.records.record import FILTERED, Record
 from needlemap.servers.check.ask import did_end
 from needlemap.servers.check.owners import Owners
+from needlemap.servers.ways import Move
 
 Word = Literal[
     "right",
@@ -25,23 +29,37 @@ Word = Literal[
     "endless",
     "empty",
     "moved",
+    "equal",
+    "uncompared",
     "refused",
     "cancelled",
 ]
-CERTAIN = ("foreign", "text", "salad")  # faults each by themselves
-LOST = ("lost", "endless", "empty")  # a weak model's answers may be so too
-MOVED: Final = "moved"  # a coarse cache's may
-LONG_RUN = 100  # characters of another session's text that an answer holds
+# Faults each by themselves.
+CERTAIN = ("foreign", "text", "salad")
+# A weak model's answers may be so too.
+LOST = ("lost", "endless", "empty")
+# A coarse cache's margins may be so too.
+MOVED: Final = "moved"
+# The same log-probabilities as alone.
+EQUAL: Final = "equal"
+UNCOMPARED: Final = "uncompared"
+# Characters of another session's text that an answer must hold: shorter runs recur in any text.
+LONG_RUN = 100
 _STEP = 25
-_SAME = re.compile(r"([^\s\d.\-_=*])\1{15,}")  # '!!!!!!!!!!!!!!!!': no prose has it
+# '!!!!!!!!!!!!!!!!': no prose has it.
+_SAME = re.compile(r"([^\s\d.\-_=*])\1{15,}")
 _BROKEN = re.compile("\ufffd")
 _FEW_BROKEN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Hider:
-    """Whose a secret is. key: the record's number of the request that was sent first with it. at:
-    that request's place in the order of all."""
+    """The request that was the first to send a secret.
+
+    Attributes:
+        key: The number of its record.
+        at: Its place in the order of all requests.
+    """
 
     key: int
     at: int
@@ -49,9 +67,14 @@ class Hider:
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """What came of a request. word: in a word. foreign: the secret of somebody else that its answer
-    holds. whose: the record's number of who hid it; ago: how many requests before, 0 where it was
-    asked at the same time or later."""
+    """What came of a request.
+
+    Attributes:
+        word: The outcome in a word.
+        foreign: Another prompt's secret that its answer holds; '' for none.
+        whose: The number of the record of the request that was the first to send that secret.
+        ago: How many requests before; 0 if it was sent at the same time or later.
+    """
 
     word: Word
     foreign: str = ""
@@ -60,27 +83,53 @@ class RequestOutcome:
 
     @property
     def is_certain(self) -> bool:
-        """Whether it is a fault by itself."""
+        """Return True if it is a fault by itself."""
         return self.word in CERTAIN
 
     @property
     def is_lost(self) -> bool:
-        """Whether a weak model's answer may be so too."""
+        """Return True if a weak model's answer may be so too."""
         return self.word in LOST
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether a sound server's answer may be so too."""
+        """Return True if a sound server's answer may be so too."""
         return self.is_lost or self.word == MOVED
 
     @property
     def has_right_text(self) -> bool:
-        """Whether what it says is right, whatever its margins."""
-        return self.word in ("right", MOVED)
+        """Return True if its text is right, whatever its margins are."""
+        return self.word in ("right", MOVED, EQUAL)
+
+    @property
+    def is_sound(self) -> bool:
+        """Return True if a replay with this outcome shows no fault."""
+        return self.word in ("right", EQUAL)
+
+    @property
+    def without_text(self) -> RequestOutcome:
+        """Return the outcome for a model whose answers mean nothing.
+
+        Then only a foreign secret and a refusal mean something.
+        """
+        if self.word in ("foreign", "refused"):
+            return self
+        return RequestOutcome(UNCOMPARED)
+
+
+def outcome_of_move(move: Move | None, limit: float) -> RequestOutcome | None:
+    """Return what a move comes to, or None if nothing was compared.
+
+    limit: nats beyond which it is in doubt.
+    """
+    if move is None:
+        return None
+    return RequestOutcome(MOVED if move.nats > limit else EQUAL)
 
 
 def judge_answer(
     record: Record,
+    *,
     wanted: Iterable[str],
     own: Iterable[str],
     owners: Owners[Hider],
@@ -88,28 +137,45 @@ def judge_answer(
     budget: int,
     texts: Mapping[str, str] | None = None,
 ) -> RequestOutcome:
-    """What came of one request. wanted: the secrets that were asked for; own: all of its
-    prompt. at: its place among all. budget: tokens that its answer may have. texts: 'own', its
-    prompt, and 'all', from which all prompts are cut; looked at where an answer is long."""
+    """Return what came of one request.
+
+    Args:
+        record: The record of the request.
+        wanted: The secrets that were asked for.
+        own: All secrets in its prompt.
+        owners: Which request was the first to send each secret.
+        at: Its place in the order of all requests.
+        budget: The tokens that its answer may have.
+        texts: 'own', its prompt, and 'all', the text from which all prompts are cut. Given only for
+            long answers, because making them takes time.
+    """
     if record.answer is None or record.failure is not None or record.outcome == FILTERED:
         return RequestOutcome("refused")
     answer = record.answer
     if not answer.strip():
         return RequestOutcome("empty")
-    if foreign := owners.foreign(answer, own):
+
+    foreign = owners.foreign(answer, own)
+    if foreign:
         owner = owners.of[foreign]
-        return RequestOutcome("foreign", foreign, owner.key, max(0, at - owner.at))
+        return RequestOutcome(
+            "foreign",
+            foreign=foreign,
+            whose=owner.key,
+            ago=max(0, at - owner.at),
+        )
     if texts and holds_text(answer, texts["own"], texts["all"]):
         return RequestOutcome("text")
     if is_salad(answer):
         return RequestOutcome("salad")
     if not did_end(record.finish, record.completion_tokens, budget):
         return RequestOutcome("endless")
-    return RequestOutcome("right" if all(secret in answer for secret in wanted) else "lost")
+    is_right = all(secret in answer for secret in wanted)
+    return RequestOutcome("right" if is_right else "lost")
 
 
 def holds_text(answer: str, own: str, every: str) -> bool:
-    """Whether an answer holds a long run of a text that is not its prompt's.
+    """Return True if an answer holds a long run of a text that is not its prompt's.
 
     >>> every = "".join(f"{number} " for number in range(400))
     >>> holds_text(every[300:450], every[:200], every), holds_text(every[:150], every, every)
@@ -120,7 +186,7 @@ def holds_text(answer: str, own: str, every: str) -> bool:
 
 
 def is_salad(answer: str) -> bool:
-    """Whether an answer is what no model says: one letter over and over, or broken characters.
+    """Return True if no model says this: one letter over and over, or broken characters.
 
     >>> is_salad("!" * 40), is_salad("It is 123456789012."), is_salad("a\\ufffdb\\ufffdc\\ufffd")
     (True, False, True)

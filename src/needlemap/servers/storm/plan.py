@@ -1,7 +1,7 @@
-"""The rounds of a storm: which families there are, and what their sessions do, by seed and number.
+"""Plan the rounds of a storm: its families, and what their sessions do, by seed and number.
 
-Families of one round are asked side by side. They share no text, so what happens to one says
-nothing of another: a family is the unit of a storm's rate.
+Families of one round are sent side by side. They share no text, so what happens to one says nothing
+about another: a family is the unit of a storm's rate.
 """
 
 from __future__ import annotations
@@ -15,30 +15,39 @@ from needlemap.servers.storm.act import ACTS, Act, Round, ordered
 from needlemap.servers.storm.operation import FamilyPlan, Limits, Operation
 from needlemap.servers.storm.operations import OPERATIONS
 
-FAMILIES = (3, 4, 6)  # of a round
-STEPS = (1, 1, 2, 2, 3, 4)  # operations of a family behind its first prompt
-FULL = 8  # requests of a family, from which on it has no further operation
-CALM = 5  # rounds before the first client goes away: what fresh prompts lose is known by then
-FLOOD_SHARE = 0.25  # of a storm's tokens that floods may take
+# Families of a round.
+FAMILIES = (3, 4, 6)
+# Operations of a family after its first prompt.
+STEPS = (1, 1, 2, 2, 3, 4)
+# Requests of a family from which on it has no further operation.
+FULL = 8
+# Rounds before the first client goes away: what fresh prompts lose is known by then.
+CALM = 5
+# Share of a storm's tokens that floods may take.
+FLOOD_SHARE = 0.25
 
 
 def make_round(
     seed: int, number: int, limits: Limits, operations: Sequence[Operation] = OPERATIONS
 ) -> Round:
-    """The acts of one round: the same seed, number and limits give the same."""
+    """Return the acts of one round: the same seed, number and limits give the same."""
     random, streams = Random(f"storm:{seed}:{number}"), count()
     limits = replace(limits, cancels=limits.cancels and number > CALM)
-    fresh = next(each for each in operations if each.name == "fresh")
-    drawn = [
-        each
-        for each in operations
-        if each.share and each.applies(limits) and not each.is_left_out(limits)
+    fresh = next(operation for operation in operations if operation.name == "fresh")
+    usable = [
+        operation
+        for operation in operations
+        if operation.share and operation.applies(limits) and not operation.is_left_out(limits)
     ]
-    floods = [each for each in drawn if each.name == "flood"]
-    drawn = [each for each in drawn if each.name != "flood"]
+    rare = [operation for operation in usable if operation.every]
+    floods = [
+        operation for operation in usable if operation.name == "flood" and not operation.every
+    ]
+    drawn = [operation for operation in usable if operation not in (*rare, *floods)]
     acts: list[Act] = []
     families = random.choice(FAMILIES)
-    others = count(families)  # of prompts that share nothing with the family that asks them
+    # Numbers of families of prompts that share nothing with the family that sends them.
+    others = count(families)
     flooded = random.randrange(families) if floods and number % flood_every(limits) == 0 else None
     for family in range(families):
         plan = FamilyPlan(family, random, limits, streams, others, random.randrange(3))
@@ -46,28 +55,40 @@ def make_round(
         for _ in range(random.choice(STEPS)):
             if len(plan.acts) >= FULL:
                 break
-            (operation,) = random.choices(drawn, [each.share for each in drawn])
+            (operation,) = random.choices(drawn, [operation.share for operation in drawn])
             operation.plan(plan)
         if family == flooded:
             floods[0].plan(plan)
         acts += plan.acts
+    for operation in rare:
+        # In the middle of so many rounds, so that a short storm has it too.
+        if number % operation.every == operation.every // 2:
+            own_random = Random(f"{operation.name}:{seed}:{number}")
+            plan = FamilyPlan(next(others), own_random, limits, streams, others)
+            operation.plan(plan)
+            acts += plan.acts
     return Round(number, ordered(in_waves(acts, limits.load))[:ACTS])
 
 
 def flood_every(limits: Limits) -> int:
-    """One round in so many has a flood, so that floods take no more than their share of
-    tokens."""
-    each = 4 * limits.room / 16 + 4_000  # of a round without one, about
-    return max(2, round((limits.kv_tokens or 0) / (FLOOD_SHARE * each)))
+    """Return in how many rounds one has a flood, so that floods take only their share of tokens."""
+    # Tokens of a round without a flood, about.
+    round_tokens = 4 * limits.room / 16 + 4_000
+    return max(2, round((limits.kv_tokens or 0) / (FLOOD_SHARE * round_tokens)))
 
 
 def in_waves(acts: Sequence[Act], load: int) -> list[Act]:
-    """Acts in waves of so many at most, in the order of their waves; a family's waves stay one
-    behind the other."""
-    found, wave = list[Act](), 0
-    for number in sorted({act.wave for act in acts}):
-        rows = [act for act in acts if act.wave == number]
-        for start in range(0, len(rows), load):
-            found += [replace(act, wave=wave) for act in rows[start : start + load]]
+    """Return acts in waves of `load` at most.
+
+    A wave that is larger becomes several, so that the order of a family's waves stays.
+    """
+    by_wave: dict[int, list[Act]] = {}
+    for act in acts:
+        by_wave.setdefault(act.wave, []).append(act)
+    numbered = list[Act]()
+    wave = 0
+    for _, wave_acts in sorted(by_wave.items()):
+        for start in range(0, len(wave_acts), load):
+            numbered += [replace(act, wave=wave) for act in wave_acts[start : start + load]]
             wave += 1
-    return found
+    return numbered

@@ -1,6 +1,6 @@
-"""An answer beside the reference's: the same prompt, asked of a model of the same weights.
+"""The same prompt, sent to the reference: a model of the same weights, in this process.
 
-It asks nothing: `storming` does.
+It sends nothing: `weighing` does.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from needlemap.servers.storm.storm import THERE, Answered, Storm
 
 
 @dataclass(frozen=True, slots=True)
-class SetBeside:
-    """An answer that is set beside the reference's. step: how the reference is asked."""
+class ReferenceRequest:
+    """A right answer of the server, and how the reference is sent the same prompt."""
 
     step: Step
     record: Record
@@ -31,31 +31,52 @@ class SetBeside:
     def of(
         cls,
         storm: Storm,
-        made: Round,
+        storm_round: Round,
         act: Act,
+        *,
         family: str,
         record: Record,
         outcome: RequestOutcome,
         answered: Answered,
-    ) -> SetBeside | None:
-        """A right answer; None where it cannot be set beside."""
-        there = storm.reference
-        if there is None or record.logprobs is None or outcome.word != "right":
+    ) -> ReferenceRequest | None:
+        """Return the request, or None if the two cannot be compared.
+
+        record, outcome: what came of the act on the server. answered: the answers that its prompt
+        is made of.
+        """
+        reference = storm.reference
+        if reference is None or record.logprobs is None or outcome.word != "right":
             return None
-        trial = storm.texts.trial(made.number, act, record.repeat, answered.of(act.family))
+        answers = answered.of(act.family)
+        trial = storm.texts.trial(storm_round.number, act, record.repeat, answers)
         try:
-            trial = storm.there(there, trial)
-        except SettingsError:  # the reference's template was too slow, or refuses the messages
+            trial = storm.there(reference, trial)
+        except SettingsError:
+            # The reference's template was too slow, or refuses the messages.
             return None
-        folder = RunFolder(storm.folder.folder(f"{THERE}{family}"))
-        return cls(Step(f"{THERE}{family}", trial, there, folder, THERE), record)
+        name = f"{THERE}{family}"
+        step = Step(
+            family=name,
+            trial=trial,
+            resolved=reference,
+            folder=RunFolder(storm.folder.folder(name)),
+            model=THERE,
+        )
+        return cls(step, record)
 
     @property
     def key(self) -> tuple[str, int]:
-        """Of the reference's record."""
+        """Return the family and the number of the reference's record."""
         return self.step.family, self.record.repeat
 
-    def suspect(self, there: Record) -> tuple[Prompt, str, Margins | None, Margins | None]:
-        """As `Moves.suspect` keeps it. there: what the reference answered."""
-        margins = margins_of(there), margins_of(self.record)
-        return self.step.trial.prompt, self.record.answer or "", *margins
+    def suspect(self, reference: Record) -> tuple[Prompt, str, Margins | None, Margins | None]:
+        """Return prompt, answer and both margins, as `Moves.suspect` takes them.
+
+        reference: what the reference answered.
+        """
+        return (
+            self.step.trial.prompt,
+            self.record.answer or "",
+            margins_of(reference),
+            margins_of(self.record),
+        )

@@ -1,4 +1,4 @@
-"""What a storm found, as a report.
+"""Report what a storm found.
 
 Its page has a picture of the round in which the first fault came: a row a session, a square a
 request. The sequence that `--shrink` left stands below it.
@@ -7,7 +7,7 @@ request. The sequence that `--shrink` left stands below it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from needlemap.reports.report import (
@@ -23,12 +23,14 @@ from needlemap.reports.report import (
     Squares,
     Table,
 )
+from needlemap.servers.storm.evidence import WEAK
 from needlemap.servers.storm.file import StormFile, StormRequest
-from needlemap.servers.storm.judge import WEAK, rounded_up
 from needlemap.servers.storm.outcome import CERTAIN
+from needlemap.servers.storm.wording import rounded_up
 from needlemap.stats.verdicts import FAIL, NO_RESULT, PASS, Verdict, Word, row_word
 
 NOT_ENDED = Verdict(NO_RESULT, "it has not ended yet")
+SOUND = ("right", "equal")
 SQUARES = {
     "right": "■",
     "foreign": "F",
@@ -41,6 +43,8 @@ SQUARES = {
     "refused": "R",
     "cancelled": "·",
 }
+# Also of a model that finds too little.
+LETTERS = {**SQUARES, "equal": "■", "uncompared": "?"}
 KINDS = (
     ("right", "right"),
     ("fault", "wrong, with the letter of the outcome"),
@@ -64,7 +68,7 @@ COLUMNS = (
 
 
 def storm_report(path: Path, found: StormFile) -> Report:
-    """The report of a storm."""
+    """Return the report of a storm."""
     verdict = found.verdict or NOT_ENDED
     first = _first_fault(found)
     return Report(
@@ -79,7 +83,7 @@ def storm_report(path: Path, found: StormFile) -> Report:
             Fact("faulty", found.faulty),
             Fact("rounds", found.rounds),
             Fact("counts", dict(found.counts)),
-            Fact("suspects", [each.model_dump() for each in found.suspects]),
+            Fact("suspects", [suspect.model_dump() for suspect in found.suspects]),
             Fact("first_fault", first.model_dump() if first else None),
             Fact(value=f"{found.families:,}", head="Families", note="of requests that share texts"),
             Fact(value=f"{found.requests:,}", head="Requests"),
@@ -99,7 +103,7 @@ def storm_report(path: Path, found: StormFile) -> Report:
 
 
 def _rows(found: StormFile) -> tuple[Row, ...]:
-    """A row for each operation: its word, and what came of its requests."""
+    """Return a row for each operation: its word, and what came of its requests."""
     by_operation: dict[str, list[StormRequest]] = {}
     for request in found.sequence:
         by_operation.setdefault(request.operation, []).append(request)
@@ -107,14 +111,14 @@ def _rows(found: StormFile) -> tuple[Row, ...]:
     for name, requests in sorted(by_operation.items()):
         counts = Counter(request.outcome for request in requests)
         others = ", ".join(
-            f"{count} {word}" for word, count in sorted(counts.items()) if word != "right"
+            f"{count} {word}" for word, count in sorted(counts.items()) if word not in SOUND
         )
         rows.append(
             {
                 "operation": name,
                 "state": _word(found, requests),
                 "requests": len(requests),
-                "right": counts["right"],
+                "right": sum(counts[word] for word in SOUND),
                 "others": others,
             }
         )
@@ -122,14 +126,16 @@ def _rows(found: StormFile) -> tuple[Row, ...]:
 
 
 def _word(found: StormFile, requests: Sequence[StormRequest]) -> Word | None:
-    """What a storm says of one operation, never more than it says of all of them; None if no
-    answer of it was waited for, or the storm has not ended yet."""
+    """Return the word for one operation, which never claims more than the storm's.
+
+    None if no answer of it was waited for, or the storm has not ended yet.
+    """
     answered = [request for request in requests if request.outcome != "cancelled"]
     if found.verdict is None or not answered:
         return None
     lost_again = {replay.key for replay in found.suspects if replay.lost > replay.cold_lost}
     is_faulty = any(request.outcome in CERTAIN or request.key in lost_again for request in answered)
-    right = sum(request.outcome == "right" for request in answered)
+    right = sum(request.outcome in SOUND for request in answered)
     return row_word(
         fails=found.verdict.word == FAIL and is_faulty,
         passes=found.verdict.word == PASS or (not is_faulty and right >= WEAK * len(answered)),
@@ -138,55 +144,83 @@ def _word(found: StormFile, requests: Sequence[StormRequest]) -> Word | None:
 
 
 def _time_line(found: StormFile, first: StormRequest) -> Table:
-    """The round of the first fault, session by session: a square for each request, in the
-    column of its wave. The faulty session is marked, and those of its family."""
-    rows = [each for each in found.sequence if each.round == first.round]
-    columns = _columns(rows)
+    """Return the round of the first fault, session by session.
+
+    It has a square for each request, in the column of its wave. The faulty session is marked, and
+    those of its family.
+    """
+    requests = [request for request in found.sequence if request.round == first.round]
+    columns = _columns(requests)
     sessions: dict[tuple[int, int], list[StormRequest]] = {}
-    for each in rows:
-        sessions.setdefault((each.family, each.session), []).append(each)
-    made = []
-    for (family, session), requests in sorted(sessions.items()):
-        line = [" "] * len(columns)
-        for each in requests:
-            at = columns[each.wave]
-            worse = line[at] not in (" ", SQUARES["right"])
-            line[at] = line[at] if worse else SQUARES.get(each.outcome, "?")
-        mark = "of the same family" if family == first.family else ""
+    for request in requests:
+        sessions.setdefault((request.family, request.session), []).append(request)
+    squares = _squares(found)
+    rows = []
+    for (family, session), sent in sorted(sessions.items()):
+        mark = ""
         if (family, session) == (first.family, first.session):
             mark = f"the first fault: request {first.key}, {first.operation}, {first.outcome}"
-        operations = ", ".join(dict.fromkeys(each.operation for each in requests))
-        values = {"session": f"{family}.{session}", "waves": "".join(line).rstrip()}
-        made.append(Row({**values, "operations": operations, "marked": mark}))
-    key = ", ".join(f"{square} {word}" for word, square in SQUARES.items())
-    title = f"round {first.round}, a square a request, by wave"
-    folded = "The time line as text"
-    return Table("time_line", TIME_LINE, tuple(made), title, key, folded)
+        elif family == first.family:
+            mark = "of the same family"
+        values = {
+            "session": f"{family}.{session}",
+            "waves": _line(sent, columns, squares),
+            "operations": ", ".join(dict.fromkeys(request.operation for request in sent)),
+            "marked": mark,
+        }
+        rows.append(Row(values))
+    key = ", ".join(f"{square} {word}" for word, square in squares.items())
+    return Table(
+        "time_line",
+        TIME_LINE,
+        tuple(rows),
+        f"round {first.round}, a square a request, by wave",
+        after=key,
+        folded="The time line as text",
+    )
+
+
+def _line(
+    requests: Iterable[StormRequest], columns: Mapping[int, int], squares: Mapping[str, str]
+) -> str:
+    """Return a session's squares; of several in one column the first that is not right."""
+    line = [" "] * len(columns)
+    for request in requests:
+        column = columns[request.wave]
+        if line[column] in (" ", SQUARES["right"]):
+            line[column] = squares.get(request.outcome, "?")
+    return "".join(line).rstrip()
 
 
 def _pictures(found: StormFile, first: StormRequest | None) -> Iterator[Squares]:
-    """The round of the first fault, and the shrunk sequence."""
+    """Yield the round of the first fault, and the shrunk sequence."""
     if first is not None:
-        own = [each for each in found.sequence if each.round == first.round]
-        said = f"Round {first.round}, session by session, time to the right"
-        yield Squares(said, _by_session(own, first), KINDS)
+        requests = [request for request in found.sequence if request.round == first.round]
+        title = f"Round {first.round}, session by session, time to the right"
+        yield Squares(title, _by_session(requests, first), KINDS)
     if found.shrunk:
-        said = "The shortest sequence that shows it"
-        yield Squares(said, _by_session(found.shrunk), SHRUNK)
+        title = "The shortest sequence that shows it"
+        yield Squares(title, _by_session(found.shrunk), SHRUNK)
 
 
 def _by_session(
     requests: Sequence[StormRequest], first: StormRequest | None = None
 ) -> tuple[tuple[str, tuple[Square, ...]], ...]:
-    """A row a session; the later of two in one place is the worse."""
+    """Return a row a session. Faults come last, so that they are drawn over others."""
     rows: dict[tuple[int, int], list[Square]] = {}
     columns = _columns(requests)
-    for each in sorted(requests, key=lambda each: _kind(each.outcome) == "fault"):
-        letter = "" if each.outcome in ("right", "") else SQUARES.get(each.outcome, "!")
-        says = f"request {each.key}, {each.operation}, {each.tokens:,} tokens, {each.outcome}"
-        marked = first is not None and each.family == first.family
-        square = Square(columns[each.wave], _kind(each.outcome), letter, says.rstrip(", "), marked)
-        rows.setdefault((each.family, each.session), []).append(square)
+    for request in sorted(requests, key=lambda request: _kind(request.outcome) == "fault"):
+        outcome = request.outcome
+        letter = "" if outcome in (*SOUND, "") else LETTERS.get(outcome, "!")
+        title = f"request {request.key}, {request.operation}, {request.tokens:,} tokens, {outcome}"
+        square = Square(
+            columns[request.wave],
+            _kind(outcome),
+            letter,
+            title.rstrip(", "),
+            first is not None and request.family == first.family,
+        )
+        rows.setdefault((request.family, request.session), []).append(square)
     return tuple(
         (f"{family}.{session}", tuple(squares))
         for (family, session), squares in sorted(rows.items())
@@ -194,20 +228,39 @@ def _by_session(
 
 
 def _columns(requests: Iterable[StormRequest]) -> dict[int, int]:
-    """The column of each wave: they are numbered as they are there, whatever a file says."""
-    return {wave: at for at, wave in enumerate(sorted({each.wave for each in requests}))}
+    """Return the column of each wave.
+
+    Waves are numbered by those that there are, whatever numbers a file has.
+    """
+    waves = sorted({request.wave for request in requests})
+    return {wave: column for column, wave in enumerate(waves)}
 
 
 def _kind(outcome: str) -> str:
-    """How a square is drawn."""
-    known = {"right": "right", "cancelled": "gone", "refused": "gone", "": "other"}
-    return known.get(outcome, "fault")
+    """Return how a square is drawn."""
+    if outcome in ("cancelled", "refused"):
+        return "gone"
+    if outcome in ("uncompared", ""):
+        return "other"
+    return "right" if outcome in SOUND else "fault"
+
+
+def _squares(found: StormFile) -> dict[str, str]:
+    """Return the squares of a storm's outcomes, by how it was judged."""
+    return SQUARES if found.little is None else LETTERS
 
 
 def _first_fault(found: StormFile) -> StormRequest | None:
-    """The first request that was a fault by itself, else the first whose replays were lost
-    more often than its cold askings."""
-    certain = (each for each in found.sequence if each.outcome in CERTAIN)
-    suspects = {each.key for each in found.suspects if each.lost > each.cold_lost}
-    doubtful = (each for each in found.sequence if each.key in suspects)
-    return next(certain, None) or next(doubtful, None)
+    """Return the first request that was a fault by itself.
+
+    Else it is the first whose replays were lost more often than its cold requests; None if there is
+    neither.
+    """
+    suspects = {suspect.key for suspect in found.suspects if suspect.lost > suspect.cold_lost}
+    for request in found.sequence:
+        if request.outcome in CERTAIN:
+            return request
+    for request in found.sequence:
+        if request.key in suspects:
+            return request
+    return None

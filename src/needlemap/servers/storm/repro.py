@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from needlemap.finishes import Ending, pattern_of
 from needlemap.http import bearer
 from needlemap.http.compatible import KEY
 from needlemap.reports.table import fenced, plain_markdown
-from needlemap.servers.storm.act import Act, Turn
+from needlemap.servers.storm.act import Act, How, Turn
 from needlemap.servers.storm.act import Path as Conversation
+from needlemap.servers.storm.offered import SLOT
 from needlemap.servers.storm.shrink import LOOPS, Shrunk
 from needlemap.servers.storm.storm import Storm
 from needlemap.settings import Settings
@@ -31,6 +32,14 @@ SCRIPT, TEXTS, ISSUE = "repro.py", "repro.json.gz", "issue.md"
 MOMENTS = 10  # at which a client goes away, of one loop each, beside that of the storm
 FILLED = 3  # times what a server caches is asked
 _SHOWN = 300  # characters of an answer in the text for an issue
+
+HOWS: Mapping[How, str] = {  # in which way of its own a request is sent
+    "": "",
+    "slot": f", in slot {SLOT}",
+    "save": f", in slot {SLOT}, which is then saved",
+    "restore": f", in slot {SLOT}, which was restored",
+    "other": ", to the server's second model",
+}
 
 _SCRIPT = """#!/usr/bin/env python3
 '''{title}
@@ -128,7 +137,9 @@ def write_repro(storm: Storm, shrunk: Shrunk, folder: Path) -> list[Path]:
     reading = {"joined": _JOINED, "rows": _STREAMED} if streams else _AT_ONCE
     script = _SCRIPT.format(title=title, minutes=minutes, key=key, **reading)
     issue = issue_text(storm, shrunk, held["loops"], minutes)
-    written = [(SCRIPT, script.encode()), (TEXTS, packed)] if shrunk.limit is None else []
+    # A script saves no slot, and asks one model.
+    plays = shrunk.limit is None and not any(act.how for act in shrunk.sequence.acts)
+    written = [(SCRIPT, script.encode()), (TEXTS, packed)] if plays else []
     made = []
     for name, data in (*written, (ISSUE, issue.encode())):
         write_whole(folder / name, data)
@@ -260,6 +271,7 @@ def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
         f"{place}. wave {act.wave}, session {act.session}: {act.operation}, "
         f"about {act.tokens:,} tokens"
         + (f", the client goes away after {act.cancel:g} of a prompt's time" if act.cancel else "")
+        + HOWS[act.how]
         + (" <- this answer is wrong" if act.number == shrunk.target else "")
         for place, act in enumerate(shrunk.sequence.acts, 1)
     ]
@@ -277,6 +289,8 @@ def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
         "    python repro.py http://127.0.0.1:8000/v1",
         "",
     ]
+    if any(act.how for act in shrunk.sequence.acts):
+        played = []
     if shrunk.limit is not None:
         title, how = "Log-probabilities that move", "The margins of a right answer move"
         played = []

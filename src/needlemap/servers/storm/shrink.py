@@ -1,12 +1,12 @@
-"""The shortest sequence that shows a fault: delta debugging over families, sessions, requests and
-lengths.
+"""Find the shortest sequence that shows a fault: delta debugging over families, sessions, requests
+and lengths.
 
 Faults are flaky, so a candidate is replayed until it has failed several times, or so often that it
-would have in 95 of 100 if it were as bad as the whole sequence. One failure is no proof: a server
-that earlier replays have half spoilt fails now and then, whatever it is asked. Behind each failure
-the same prompt is asked alone: where that is missed too, an earlier replay has spoilt the server,
-and the failure says nothing of the candidate, unless the server can be started anew. A sequence
-that fails seldom has only families and sessions taken out.
+would have failed in 95 of 100 cases if it were as bad as the whole sequence. One failure is no
+proof: a server that earlier replays have half spoilt fails now and then, whatever it is sent.
+After each failure the same prompt is sent alone. If that is missed too, an earlier replay has
+spoilt the server, and the failure says nothing of the candidate, unless the server can be started
+anew. From a sequence that fails seldom only families and sessions are taken out.
 """
 
 from __future__ import annotations
@@ -14,38 +14,64 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import ceil, log
-from typing import Any
 
+from needlemap.asking.campaign import MakeModel
 from needlemap.asking.session import make_model
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError
 from needlemap.servers.storm.act import ACTS, Act, Round, Stream, key_of
+from needlemap.servers.storm.evidence import Evidence
 from needlemap.servers.storm.file import STORM, StormFile, StormRequest
+from needlemap.servers.storm.moves import Moves
 from needlemap.servers.storm.operation import SHORTEST
 from needlemap.servers.storm.outcome import CERTAIN, LOST, MOVED, RequestOutcome
-from needlemap.servers.storm.reference import SetBeside
+from needlemap.servers.storm.reference import ReferenceRequest
+from needlemap.servers.storm.sending import Sender
 from needlemap.servers.storm.storm import SHRINK, Answered, Storm
-from needlemap.servers.storm.storming import StormInRounds
+from needlemap.servers.storm.weighing import Weigher
 from needlemap.stats.exact import binomial_tail, lowest_rate
 
-TRIED = 6  # suspects that are replayed first
-FIRST, SELDOM_FIRST = 10, 50  # replays of each of them; where none failed in the first
-CONTROLS = 2  # cold askings behind a replay that failed
-SPOILT = 10  # more replays whose cold askings failed too than others: the server is spoilt
-LAST, MOST_LAST = 20, 100  # replays of the shortest sequence; more while it failed less than
-ENOUGH = 3  # failures that show a rate: of the shortest sequence, and of a candidate if MOST allows
-SELDOM = 1 / 20  # rate below which only families and sessions are taken out
-MOST = 60  # replays of one candidate
-LOOPS = 3_000  # of the script at most
+# Suspects that are replayed first.
+TRIED = 6
+# Replays of each of them; and if none failed in the first.
+FIRST = 10
+SELDOM_FIRST = 50
+# Cold requests after a replay that failed.
+CONTROLS = 2
+# Replays whose cold requests failed too, more than others, after which the server is spoilt.
+SPOILT = 10
+# Replays of the shortest sequence; and if it failed in fewer than ENOUGH of them.
+LAST = 20
+MOST_LAST = 100
+# Failures that show a rate: of the shortest sequence, and of a candidate if MOST allows it.
+ENOUGH = 3
+# Rate below which only families and sessions are taken out.
+SELDOM = 1 / 20
+# Replays of one candidate, at most.
+MOST = 60
+# Loops of the script, at most.
+LOOPS = 3_000
+# How often a candidate that shows the fault may be taken for one that does not.
 _SURE = 0.05
+
+Groups = Callable[[Round], list[set[int]]]
 
 
 @dataclass(frozen=True)
 class Shrunk:
-    """The shortest sequence that was found. target: the number of the act that fails. failed, of:
-    how often it did, in replays; cold, cold_of: how often the same prompt did cold, in so many
-    askings. got: an answer that was wrong; was: how many requests the sequence had at first. limit:
-    beyond how many nats the margins of a right text moved; None where the text was wrong."""
+    """The shortest sequence that was found.
+
+    Attributes:
+        sequence: Its requests.
+        target: The number of the request that fails.
+        failed: How often it failed.
+        of: In how many replays.
+        cold: How often the same prompt failed cold.
+        cold_of: In how many cold requests.
+        got: An answer that was wrong.
+        was: How many requests the sequence had at first.
+        limit: Nats a token beyond which margins of a right text moved; None if the text was wrong.
+    """
 
     sequence: Round
     target: int
@@ -59,23 +85,54 @@ class Shrunk:
 
     @property
     def rate(self) -> float:
-        """How often it fails."""
+        """Return how often it fails, a share."""
         return self.failed / self.of if self.of else 0.0
 
     @property
     def act(self) -> Act:
-        """The request that fails."""
-        return next(act for act in self.sequence.acts if act.number == self.target)
+        """Return the request that fails."""
+        return act_of(self.sequence, self.target)
 
     @property
     def loops(self) -> int:
-        """Replays that fail at least once in 95 of 100, at the lower end of the rate's
-        interval."""
+        """Return the replays of which at least one fails in 95 of 100 cases.
+
+        It is taken from the lower end of the rate's interval.
+        """
         return times(lowest_rate(self.failed, self.of), LOOPS)
 
 
+@dataclass(frozen=True)
+class Failing:
+    """A sequence that fails in replays: how often, and in how many."""
+
+    sequence: Round
+    target: int
+    failed: int
+    of: int
+    limit: float | None
+
+    @property
+    def rate(self) -> float:
+        """Return how often it fails, a share."""
+        return self.failed / self.of
+
+    def is_better(self, other: Failing | None) -> bool:
+        """Return True if it fails more often than another, or as often and is shorter."""
+        if other is None:
+            return True
+        if self.failed != other.failed:
+            return self.failed > other.failed
+        return len(self.sequence.acts) < len(other.sequence.acts)
+
+
+def act_of(sequence: Round, number: int) -> Act:
+    """Return the request of that number."""
+    return next(act for act in sequence.acts if act.number == number)
+
+
 def requests_of(shrunk: Shrunk) -> list[StormRequest]:
-    """The sequence as storm.json keeps it; times are those of no asking."""
+    """Return the sequence as storm.json keeps it, without times: it is sent many times."""
     return [
         StormRequest(
             key=act.number,
@@ -94,68 +151,98 @@ def requests_of(shrunk: Shrunk) -> list[StormRequest]:
 
 
 def times(rate: float, most: int = MOST) -> int:
-    """How often something of a rate is tried so that it comes at least once in 95 of 100.
+    """Return how often something of a rate is tried so that it comes once in 95 of 100 cases.
 
     >>> times(1.0), times(0.2), times(0.05)
     (1, 14, 59)
     """
     if rate >= 1 - _SURE:
         return 1
-    return most if rate <= 0 else min(most, ceil(log(_SURE) / log(1 - rate)))
+    if rate <= 0:
+        return most
+    return min(most, ceil(log(_SURE) / log(1 - rate)))
 
 
 def enough(rate: float) -> tuple[int, int]:
-    """How often a candidate is to fail, three times at most, in how many replays: so that one of
-    this rate does in 95 of 100. As many failures as MOST replays allow, and one at least.
+    """Return how often a candidate is to fail, and in how many replays.
+
+    A candidate of this rate does so in 95 of 100 cases. It is as many failures as MOST replays
+    allow, at most three and at least one.
 
     >>> enough(1.0), enough(0.2), enough(0.1), enough(0.02)
     ((3, 3), (3, 30), (2, 46), (1, 60))
     """
-
-    def is_reached(failures: int, replays: int) -> bool:
-        return 1 - binomial_tail(failures, replays, rate) <= _SURE
-
     for failures in range(ENOUGH, 0, -1):
         for replays in range(failures, MOST + 1):
-            if is_reached(failures, replays):
+            if 1 - binomial_tail(failures, replays, rate) <= _SURE:
                 return failures, replays
     return 1, MOST
 
 
-class Shrinking(StormInRounds):
-    """Finds the shortest sequence of a storm's fault; None where no replay shows one.
+class Shrinking:
+    """Finds the shortest sequence of a storm's fault.
 
-    restart: starts the server anew, where that can be done.
+    Attributes:
+        storm: The storm on disk, which has ended.
+        shrunk: That sequence; None if no replay shows the fault.
+        spoilt: Failed replays after which the prompt alone was missed too, less others.
+
+    Args:
+        say: Told what is known so far, in words.
+        restart: Starts the server anew, if that can be done.
     """
-
-    shrunk: Shrunk | None = None
 
     def __init__(
         self,
         storm: Storm,
-        make: Any = make_model,
+        make: MakeModel = make_model,
+        *,
         say: Callable[[str], object] = str,
-        elsewhere: Any = make_model,
+        elsewhere: MakeModel = make_model,
         restart: Callable[[], object] | None = None,
     ) -> None:
-        super().__init__(storm, make=make, elsewhere=elsewhere)
-        self.say, self.restart = say, restart
-        self._key = 1 + max((key for name, key in self._stored if name == SHRINK), default=0)
-        self._stored = {}
-        self._got = ""
+        evidence = Evidence(moves=Moves() if storm.reference else None)
+        self.storm = storm
+        self.sender = Sender(
+            storm,
+            evidence,
+            make=make,
+            elsewhere=elsewhere,
+            on_wave=lambda: None,
+        )
+        self.weigher = Weigher(self.sender, evidence)
+        self.say = say
+        self.restart = restart
+        self.shrunk: Shrunk | None = None
+        self.spoilt = 0
+        keys = (key for name, key in self.sender.stored if name == SHRINK)
+        self._key = 1 + max(keys, default=0)
+        # Nothing is taken from disk: each replay is sent.
+        self.sender.stored = {}
+        self._wrong_answer = ""
         self._limit: float | None = None
-        self._spoiler: int | None = None  # the request at whose end the server was first spoilt
-        self.spoilt = 0  # failed replays behind which the prompt alone was missed too, less others
+        # The request at whose end the server was first spoilt.
+        self._spoiler: int | None = None
 
-    async def _ask_all(self) -> Any:
-        """Find whether there is one. Raises NeedlemapError for a folder that holds no storm."""
-        found = await self._best()
-        if found is None:
+    @property
+    def stopped(self) -> str:
+        """Return why nothing more is replayed; '' while more is."""
+        return self.sender.stopped
+
+    async def run(self) -> bool:
+        """Return True if there is such a sequence.
+
+        Raises NeedlemapError for a folder that holds no storm.
+        """
+        async with self.sender.campaign:
+            return await self._shrink()
+
+    async def _shrink(self) -> bool:
+        best = await self._best()
+        if best is None:
             return False
-        sequence, target, failed, replays = found
-        was = len(sequence.acts)
-        rate = failed / replays
-        self.say(f"{was} requests fail in {failed} of {replays} replays")
+        sequence, target, rate = best.sequence, best.target, best.rate
+        self.say(f"{len(sequence.acts)} requests fail in {best.failed} of {best.of} replays")
         for name, groups in _levels(rate):
             sequence = await self._without(sequence, target, groups, rate)
             self.say(f"without {name} that need not be: {len(sequence.acts)} requests")
@@ -163,101 +250,127 @@ class Shrinking(StormInRounds):
                 break
         if rate >= SELDOM:
             sequence = await self._shorter(sequence, target, rate)
-        before, failed, asked = (failed, replays), 0, 0
-        while not self.stopped and asked < (LAST if failed >= ENOUGH else MOST_LAST):
+
+        failed = replays = 0
+        while not self.stopped and replays < (LAST if failed >= ENOUGH else MOST_LAST):
             failed += await self._shows(sequence, target)
-            asked += 1
-        if not failed:  # the server was spoilt meanwhile, or a limit was met
-            failed, asked = before
+            replays += 1
+        if not failed:
+            # The server was spoilt meanwhile, or a limit was met.
+            failed, replays = best.failed, best.of
+
         cold = cold_of = 0
         self._start_anew()
         for _ in range(LAST // 2):
-            act = next(each for each in sequence.acts if each.number == target)
-            outcome = await self._once(sequence.of([act]), target, cold=True)
+            alone = sequence.of([act_of(sequence, target)])
+            outcome = await self._once(alone, target, cold=True)
             cold += _is_wrong(outcome)
             cold_of += outcome is not None
-        found_so = sequence, target, failed, asked, cold, cold_of, self._got, was, self._limit
-        self.shrunk = Shrunk(*found_so)
+        self.shrunk = Shrunk(
+            sequence=sequence,
+            target=target,
+            failed=failed,
+            of=replays,
+            cold=cold,
+            cold_of=cold_of,
+            got=self._wrong_answer,
+            was=len(best.sequence.acts),
+            limit=self._limit,
+        )
         return True
 
-    async def _best(self) -> tuple[Round, int, int, int] | None:
-        """The suspect whose sequence fails most often in replays, the shortest of several,
-        with how often it failed in how many. Where none fails, each is replayed more often."""
+    async def _best(self) -> Failing | None:
+        """Return the suspect whose sequence fails most often in replays, the shortest of several.
+
+        If none fails, each is replayed more often.
+        """
         file = STORM.read(self.storm.folder.path)
-        moved = {each.key for each in file.suspects if each.outcome == MOVED}
+        moved = {suspect.key for suspect in file.suspects if suspect.outcome == MOVED}
         keys = to_replay(file)
-        best: tuple[Round, int, int, int] | None = None
+        best: Failing | None = None
         limit = self._limit
         for replays in (FIRST, SELDOM_FIRST):
             for key in keys:
-                made = self.storm.round(key // ACTS)
-                act = next((each for each in made.acts if each.number == key % ACTS), None)
-                if act is None:
-                    raise NeedlemapError(
-                        f"'{self.storm.folder.path / STORM.file}' names request {key}, which its "
-                        "seed does not have. Give another folder."
-                    )
-                sequence, failed = made.until(act), 0
+                sequence, target = self._sequence(key)
                 self._limit = file.limit_nats if key in moved else None
                 is_first = key == keys[0] and replays == FIRST
-                if is_first and (await self._is_spoilt_before(sequence, act.number)):
+                if is_first and await self._is_spoilt_before(sequence, target):
                     return None
+                failed = 0
                 for _ in range(replays):
-                    failed += await self._shows(sequence, act.number)
-                better = best is None or (failed, -len(sequence.acts)) > (
-                    best[2],
-                    -len(best[0].acts),
+                    failed += await self._shows(sequence, target)
+                candidate = Failing(
+                    sequence=sequence,
+                    target=target,
+                    failed=failed,
+                    of=replays,
+                    limit=self._limit,
                 )
-                if failed and better:
-                    best, limit = (sequence, act.number, failed, replays), self._limit
+                if failed and candidate.is_better(best):
+                    best = candidate
+                    limit = candidate.limit
                 if self.stopped or failed == replays:
                     break
-            if self.spoilt >= SPOILT:  # what failed since then may be no fault of its sequence
+            if self.spoilt >= SPOILT:
+                # What failed since then may be no fault of its sequence.
                 return None
             self._limit = limit
             if best is not None or self.stopped:
                 return best
         return None
 
-    async def _without(
-        self, sequence: Round, target: int, groups: Callable[[Round], list[set[int]]], rate: float
-    ) -> Round:
-        """The sequence without what is not needed, group by group."""
-        kept = target
+    def _sequence(self, key: int) -> tuple[Round, int]:
+        """Return what was sent up to a request, and the request's number in its round.
+
+        Raises NeedlemapError if the storm's seed has no such request.
+        """
+        storm_round = self.storm.round(key // ACTS)
+        for act in storm_round.acts:
+            if act.number == key % ACTS:
+                return storm_round.until(act), act.number
+        raise NeedlemapError(
+            f"'{self.storm.folder.path / STORM.file}' names request {key}, which its seed does not "
+            "have. Give another folder."
+        )
+
+    async def _without(self, sequence: Round, target: int, groups: Groups, rate: float) -> Round:
+        """Return the sequence without what is not needed, group by group."""
         for group in groups(sequence):
-            if kept in group or self.stopped:
+            if target in group or self.stopped:
                 continue
-            left = [act for act in sequence.acts if act.number not in group]
-            candidate = sequence.of(left)
-            if len(candidate.acts) < len(sequence.acts) and (
-                await self._fails(candidate, target, rate)
-            ):
+            candidate = sequence.of(act for act in sequence.acts if act.number not in group)
+            is_shorter = len(candidate.acts) < len(sequence.acts)
+            if is_shorter and await self._fails(candidate, target, rate):
                 sequence = candidate
         return sequence
 
     async def _shorter(self, sequence: Round, target: int, rate: float) -> Round:
-        """The sequence with texts of half the length, as often as it still fails."""
+        """Return the sequence with texts halved as often as it still fails."""
         while not self.stopped:
             candidate = halved(sequence)
-            if candidate == sequence or not (await self._fails(candidate, target, rate)):
+            if candidate == sequence or not await self._fails(candidate, target, rate):
                 return sequence
             sequence = candidate
         return sequence
 
     async def _fails(self, candidate: Round, target: int, rate: float) -> bool:
-        """Whether a candidate fails as often as one of this rate does in 95 of 100."""
-        spoilt, (wanted, left) = self.spoilt, enough(rate)
-        while 0 < wanted <= left:
-            wanted -= await self._shows(candidate, target)
-            left -= 1
+        """Return True if a candidate fails as often as one of this rate does in 95 of 100 cases."""
+        spoilt = self.spoilt
+        failures, replays = enough(rate)
+        while 0 < failures <= replays:
+            failures -= await self._shows(candidate, target)
+            replays -= 1
             if self.stopped or self.spoilt > spoilt + 1:
                 return False
-        return not wanted
+        return failures == 0
 
     async def _shows(self, sequence: Round, target: int) -> bool:
-        """Whether one replay fails and the same prompt, cold and alone, is right at once
-        behind it. A server that an earlier replay has spoilt misses that too, whatever the
-        sequence: then one that was started anew tells."""
+        """Return True if one replay fails, and the same prompt cold and alone is right at once
+        afterwards.
+
+        A server that an earlier replay has spoilt misses that too, whatever the sequence. Then one
+        that was started anew decides.
+        """
         if not _is_wrong(await self._once(sequence, target)):
             return False
         if await self._is_right_alone(sequence, target):
@@ -265,12 +378,13 @@ class Shrinking(StormInRounds):
             return True
         if self.restart is not None and not self.stopped:
             self._start_anew()
-            alone = await self._is_right_alone(sequence, target)
-            return alone and _is_wrong(await self._once(sequence, target))
+            is_right_alone = await self._is_right_alone(sequence, target)
+            return is_right_alone and _is_wrong(await self._once(sequence, target))
+
         self.spoilt += 1
         self._spoiler = self._spoiler or key_of(sequence.number, target)
         if self.spoilt >= SPOILT and not self.stopped:
-            self.stopped = (
+            self.sender.stopped = (
                 "a replay has spoilt the server, which now misses the same prompt alone: give "
                 "--command, which starts it, to shrink further. The first to do so ended in "
                 f"request {self._spoiler} of {STORM.file}"
@@ -278,94 +392,122 @@ class Shrinking(StormInRounds):
         return False
 
     def _start_anew(self) -> None:
-        """Start the server anew, where that can be done and there is time."""
+        """Start the server anew, if that can be done and there is time."""
         if self.restart is None or self.stopped:
             return
         try:
             self.restart()
         except LimitReached as error:
-            self.stopped = str(error)
+            self.sender.stopped = str(error)
 
     async def _is_spoilt_before(self, sequence: Round, target: int) -> bool:
-        """Whether the server misses the prompt alone before any replay: the storm, or somebody
-        else, has spoilt it, and its replays would be blamed."""
+        """Return True if the server misses the prompt alone before any replay.
+
+        The storm, or somebody else, has spoilt it, and its replays would be blamed.
+        """
         if self.restart is not None:
             return False
         for _ in range(ENOUGH):
             if await self._is_right_alone(sequence, target):
                 return False
         if not self.stopped:
-            self.stopped = (
+            self.sender.stopped = (
                 "the server misses the prompt alone already, before any replay: start it anew and "
                 "type the same, or give --command, which starts it"
             )
         return True
 
     async def _is_right_alone(self, sequence: Round, target: int) -> bool:
-        """Whether the prompt that fails is right cold and alone, each time."""
-        act = next(each for each in sequence.acts if each.number == target)
+        """Return True if the prompt that fails is right cold and alone, each time."""
+        alone = sequence.of([act_of(sequence, target)])
         for _ in range(CONTROLS):
-            again = await self._once(sequence.of([act]), target, cold=True)
-            if again is None or _is_wrong(again):
+            outcome = await self._once(alone, target, cold=True)
+            if outcome is None or _is_wrong(outcome):
                 return False
         return True
 
     async def _once(
         self, sequence: Round, target: int, *, cold: bool = False
     ) -> RequestOutcome | None:
-        """What came of the target in one replay, behind first lines of its own."""
-        answered, last = Answered(), None
+        """Return what came of the target in one replay, behind first lines of its own."""
+        answered = Answered()
+        last: RequestOutcome | None = None
         self._key += 1
         salt = f"{SHRINK}{self._key}"
         for wave in sequence.waves:
             if self.stopped:
                 return None
             acts = [
-                replace(act, salt=self._salt(salt, act.number if cold else act.family))
+                replace(
+                    act,
+                    salt=self.sender.salt(salt, act.number if cold else act.family),
+                )
                 for act in wave
             ]
             try:
-                found = await self._ask(sequence, acts, SHRINK, answered, self._next)
-            except LimitReached as error:  # while prompts were built
-                self.stopped = str(error)
+                rows = await self.sender.send(
+                    sequence,
+                    acts,
+                    family=SHRINK,
+                    answered=answered,
+                    key=self._next_key,
+                )
+            except LimitReached as error:
+                # While prompts were built.
+                self.sender.stopped = str(error)
                 return None
-            for act, record in found:
-                if act.number == target and record is not None:
-                    last = self._outcome(sequence, act, record, self._order)
-                    asked = sequence, act, SHRINK, record, last, answered
-                    if self._limit is not None:
-                        last = await self._again(
-                            self._limit, last, SetBeside.of(self.storm, *asked)
-                        )
-                    if _is_wrong(last):
-                        self._got = record.answer or ""
+            for act, record in rows:
+                if act.number != target or record is None:
+                    continue
+                last = outcome = self.sender.outcome_of(sequence, act, record)
+                if self._limit is not None:
+                    request = ReferenceRequest.of(
+                        self.storm,
+                        sequence,
+                        act,
+                        family=SHRINK,
+                        record=record,
+                        outcome=outcome,
+                        answered=answered,
+                    )
+                    last = await self.weigher.outcome_again(self._limit, outcome, request)
+                if _is_wrong(last):
+                    self._wrong_answer = record.answer or ""
         return last
 
-    def _next(self, _act: Act) -> int:
+    def _next_key(self, _act: Act) -> int:
         self._key += 1
         return self._key
 
 
 def to_replay(file: StormFile) -> list[int]:
-    """Requests whose sequences may show a storm's fault again, the likeliest first."""
-    sure = [each.key for each in file.sequence if each.outcome in CERTAIN]
-    lost = sorted(
-        (each for each in file.suspects if each.lost > each.cold_lost),
-        key=lambda each: -(each.lost - each.cold_lost) / max(1, each.replayed),
+    """Return the requests whose sequences may show a storm's fault again, the likeliest first."""
+    certain = [request.key for request in file.sequence if request.outcome in CERTAIN]
+    suspects = [suspect for suspect in file.suspects if suspect.lost > suspect.cold_lost]
+    suspects.sort(
+        key=lambda suspect: -(suspect.lost - suspect.cold_lost) / max(1, suspect.replayed)
     )
-    keys = list(dict.fromkeys([*(each.key for each in lost), *sure]))[:TRIED]
+    lost = [suspect.key for suspect in suspects]
+    keys = list(dict.fromkeys([*lost, *certain]))[:TRIED]
     return keys + [key for key in lost_beside_leaving(file)[:1] if key not in keys]
 
 
 def lost_beside_leaving(file: StormFile) -> list[int]:
-    """Requests lost in the round in which the first client went away, beside it or later: where it
-    spoilt the server for all, those of later rounds are victims whose sequence shows nothing."""
-    left = next((each for each in file.sequence if each.outcome == "cancelled"), None)
+    """Return the requests lost in the round in which the first client went away, beside it or
+    later.
+
+    If that client spoilt the server for all, requests of later rounds are victims whose sequence
+    shows nothing.
+    """
+    cancelled = next((request for request in file.sequence if request.outcome == "cancelled"), None)
+    if cancelled is None:
+        return []
     return [
-        each.key
-        for each in file.sequence
-        if left and (each.round, each.outcome in LOST) == (left.round, True)
-        if each.wave >= left.wave
+        request.key
+        for request in file.sequence
+        if request.round == cancelled.round
+        and request.outcome in LOST
+        and request.wave >= cancelled.wave
     ]
 
 
@@ -373,46 +515,48 @@ def _is_wrong(outcome: RequestOutcome | None) -> bool:
     return outcome is not None and (outcome.is_certain or outcome.is_doubtful)
 
 
-def _levels(rate: float) -> Iterable[tuple[str, Callable[[Round], list[set[int]]]]]:
-    """What is taken out, the largest first."""
-    yield "families", lambda made: _grouped(made, lambda act: act.family)
-    yield "sessions", lambda made: _grouped(made, lambda act: (act.family, act.session))
+def _levels(rate: float) -> Iterable[tuple[str, Groups]]:
+    """Yield what is taken out, the largest groups first."""
+    yield "families", lambda sequence: _grouped(sequence, lambda act: act.family)
+    yield "sessions", lambda sequence: _grouped(sequence, lambda act: (act.family, act.session))
     if rate >= SELDOM:
-        yield "requests", lambda made: [{act.number} for act in reversed(made.acts)]
-        yield "requests", lambda made: [{act.number} for act in made.acts]
+        yield "requests", lambda sequence: [{act.number} for act in reversed(sequence.acts)]
+        yield "requests", lambda sequence: [{act.number} for act in sequence.acts]
 
 
-def _grouped(made: Round, of: Callable[[Act], object]) -> list[set[int]]:
+def _grouped(sequence: Round, group_of: Callable[[Act], object]) -> list[set[int]]:
+    """Return the requests' numbers by group, the largest group first."""
     groups: dict[object, set[int]] = {}
-    for act in made.acts:
-        groups.setdefault(of(act), set()).add(act.number)
+    for act in sequence.acts:
+        groups.setdefault(group_of(act), set()).add(act.number)
     return sorted(groups.values(), key=len, reverse=True)
 
 
-def halved(made: Round) -> Round:
-    """The same with texts of half the length, as far as they still hide their facts."""
-
-    def half(stream: Stream) -> Stream:
-        return replace(stream, tokens=max(SHORTEST, stream.tokens // 2))
-
-    def shorter(act: Act) -> Act:
-        path = []
+def halved(sequence: Round) -> Round:
+    """Return the sequence with texts of half the length, if they still hide the facts asked for."""
+    acts = tuple(map(_halved_act, sequence.acts))
+    for act in acts:
         for turn in act.path:
-            pieces = []
-            for piece in turn.pieces:
-                stream = half(piece.stream)
-                share = piece.tokens / piece.stream.tokens
-                pieces.append(replace(piece, stream=stream, tokens=round(share * stream.tokens)))
-            asked = tuple(replace(fact, stream=half(fact.stream)) for fact in turn.asked)
-            path.append(replace(turn, pieces=tuple(pieces), asked=asked, total=None))
-        return replace(act, path=tuple(path))
+            for fact in turn.asked:
+                for piece in act.streams:
+                    is_hidden = fact.number in piece.stream.facts_within(piece.tokens)
+                    if piece.stream == fact.stream and not is_hidden:
+                        return sequence
+    return replace(sequence, acts=acts)
 
-    whole = all(
-        fact.number in piece.stream.facts_within(piece.tokens)
-        for act in map(shorter, made.acts)
-        for turn in act.path
-        for fact in turn.asked
-        for piece in act.streams
-        if piece.stream == fact.stream
-    )
-    return replace(made, acts=tuple(map(shorter, made.acts))) if whole else made
+
+def _halved_act(act: Act) -> Act:
+    path = []
+    for turn in act.path:
+        pieces = []
+        for piece in turn.pieces:
+            stream = _halved_stream(piece.stream)
+            share = piece.tokens / piece.stream.tokens
+            pieces.append(replace(piece, stream=stream, tokens=round(share * stream.tokens)))
+        facts = tuple(replace(fact, stream=_halved_stream(fact.stream)) for fact in turn.asked)
+        path.append(replace(turn, pieces=tuple(pieces), asked=facts, total=None))
+    return replace(act, path=tuple(path))
+
+
+def _halved_stream(stream: Stream) -> Stream:
+    return replace(stream, tokens=max(SHORTEST, stream.tokens // 2))

@@ -1,4 +1,4 @@
-"""A storm on disk: what is asked of it, its texts and rounds, and what was answered."""
+"""Keep a storm on disk: what it is asked to do, its texts and rounds, and what was answered."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import MOST_LENGTH, MOST_TOKENS
+from needlemap.models import backend_or_default
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
@@ -25,26 +26,50 @@ from needlemap.servers.storm.operations import OPERATIONS
 from needlemap.servers.storm.operations.fresh import Fresh
 from needlemap.servers.storm.plan import make_round
 from needlemap.servers.storm.texts import Texts
+from needlemap.servers.ways import COARSEST, DataType
 from needlemap.trials import Trial, provider_host
 from needlemap.trials.build import beyond, lent_prompts
 from needlemap.trials.resolve import Resolved, resolve
 
+# Names of families: the first prompts, the storm's, and the same cold, and replays of suspects.
 FIRSTS, STORMED, BESIDE, COLD, REPLAY = "first", "storm", "beside", "cold", "replay"
 SHRINK = "shrink"
-FAMILIES = (FIRSTS, STORMED, BESIDE, COLD, REPLAY, SHRINK)
-THERE = "reference-"  # before a family whose prompts the reference answers
+# The same prompts sent alone, of which no cache holds anything: once, once more, after a replay.
+ALONE, ALONE_AGAIN, ALONE_BEHIND = "alone", "alone-again", "alone-behind"
+COLD_AGAIN = "cold-again"
+UNCACHED = (ALONE, ALONE_AGAIN, ALONE_BEHIND, COLD_AGAIN)
+FAMILIES = (FIRSTS, STORMED, BESIDE, COLD, REPLAY, SHRINK, *UNCACHED)
+# Before a family whose prompts the reference answers.
+THERE = "reference-"
 WEIGHED = tuple(f"{THERE}{name}" for name in (FIRSTS, STORMED, COLD, REPLAY, SHRINK))
 ALL_FAMILIES = FAMILIES + WEIGHED
-OWN = "own server"  # what `provider_host` says of addresses of one's own
-SMALLEST = 1_000  # tokens of the longest prompt at least
+# What `provider_host` returns for addresses of one's own.
+OWN = "own server"
+# Tokens of the longest prompt, at least.
+SMALLEST = 1_000
+# Tokens of an answer from which on conversations need twice as much.
+_LONG_ANSWER = 100
 
 
 @dataclass(frozen=True, slots=True)
 class StormOptions:
-    """What a storm is asked to do. flags: of the model and the limits, as settings have them.
-    wanted: the rate that is to be excluded, a share. own: whether clients may go away at an address
-    that is not one's own. gauge: whether the model is the gauge. reference: a model of the same
-    weights, beside which margins are compared; '' for none. without: operations to leave out."""
+    """What a storm is asked to do.
+
+    Attributes:
+        flags: Settings of the model and the limits.
+        max_length: Tokens of the longest prompt.
+        load: Requests at a time.
+        kv_tokens: Tokens that the server caches; None if that is not known.
+        wanted: The rate that is to be excluded, a share.
+        own: Whether clients may go away at an address that is not one's own.
+        gauge: Whether the model is the gauge.
+        reference: A model of the same weights whose margins are compared; '' for none.
+        without: Operations to leave out.
+        ways: Whether equal ways of asking judge, whatever the model finds.
+        dtype: What the server computes in.
+        slots: Whether the server saves slots.
+        other: Its second model; '' for none.
+    """
 
     flags: Mapping[str, Any]
     max_length: int = 64_000
@@ -55,11 +80,23 @@ class StormOptions:
     gauge: bool = False
     reference: str = ""
     without: tuple[str, ...] = ()
+    ways: bool = False
+    dtype: DataType = COARSEST
+    slots: bool = False
+    other: str = ""
 
 
 @dataclass
 class Storm:
-    """A storm on disk. fixed: what its beginning settled; None before it."""
+    """A storm on disk.
+
+    Attributes:
+        options: What it is asked to do.
+        folder: Its folder, with all families.
+        resolved: The settings of its model.
+        seed: Fixes all that it sends.
+        fixed: What its first prompts settled; None before that.
+    """
 
     options: StormOptions
     folder: Families
@@ -71,98 +108,130 @@ class Storm:
 
     @classmethod
     def of(cls, options: StormOptions, path: Path | None = None, seed: int | None = None) -> Storm:
-        """Begin one, or go on with what the folder holds; a fresh one where none is given.
-        seed: of a new one; drawn where none is given. Raises NeedlemapError where it holds
-        another, SettingsError."""
+        """Start a storm, or resume the one in the folder.
+
+        path: the folder; None for a fresh one. seed: of a new storm; None for a drawn one. Raises
+        NeedlemapError if the folder holds another storm, SettingsError.
+        """
         before = STORM.read(path) if path and STORM.is_in(path) else None
         drawn = randbits(SEED_BITS) if seed is None else seed
         seed = before.seed if before else drawn
         _, resolved = settle_flags({**options.flags, **facts_for(options.flags)}, seed)
         beyond(resolved, [])
-        least = SMALLEST if resolved.settings.max_answer_tokens < 100 else 2 * SMALLEST
-        if options.max_length < least:
-            smaller = ", or a smaller --max-answer-tokens" if least > SMALLEST else ""
-            raise SettingsError(
-                f"--max-length {options.max_length:,} leaves no room for conversations: use "
-                f"{least:,} or more{smaller}."
-            )
-        if options.max_length > MOST_LENGTH:
-            raise SettingsError(
-                f"--max-length is {MOST_LENGTH:,} at most, got {options.max_length:.6g}."
-            )
-        if not 0 < (options.kv_tokens or 1) <= MOST_TOKENS:
-            raise SettingsError(
-                f"--kv-tokens takes 1 to {MOST_TOKENS:,}, got {options.kv_tokens:.6g}."
-            )
-        asked = (options.max_length, options.load, resolved.settings.model)
-        if before and (before.max_length, before.load, before.model) != asked:
-            raise NeedlemapError(
-                f"'{path}' holds a storm of {before.model} to {before.max_length:,} tokens with "
-                f"--load {before.load}. Type the same, or give another folder with -o."
-            )
+        _check_sizes(options, resolved)
+        if before and path:
+            _check_same(before, options, resolved, path)
         path = path or fresh_folder(resolved.settings, "storm")
-        settled = before if before and before.pace != (0.0, 0.0) else None
         check_left_out(options.without)
-        if settled and (new := set(options.without) - set(settled.without)):
-            later = dict.fromkeys(sorted(new), settled.rounds + 1)
-            settled = settled.model_copy(update={"without": {**settled.without, **later}})
-        if before and before.reference != options.reference:
-            raise NeedlemapError(
-                f"'{path}' holds a storm whose margins are set beside {_beside(before.reference)}. "
-                f"What is typed sets them beside {_beside(options.reference)}, and no other is "
-                f"asked. Type the same, or give another folder with -o."
-            )
         names = FAMILIES + (WEIGHED if options.reference else ())
-        made = cls(options, Families(path, "storm", names), resolved, seed, settled)
-        if before and before.cancels and not made.cancels:
+        storm = cls(
+            options,
+            Families(path, "storm", names),
+            resolved=resolved,
+            seed=seed,
+            fixed=_settled_before(before, options.without),
+        )
+        if before and before.cancels and not storm.cancels:
             raise NeedlemapError(
                 f"In the storm of '{path}' clients go away, which costs another's server what "
-                f"nobody reads. To go on with it at this address, type the same with --own."
+                "nobody reads. To go on with it at this address, type the same with --own."
             )
-        return made
+        return storm
 
     @property
     def cancels(self) -> bool:
-        """Whether clients go away: at an address of one's own, or where it is allowed."""
-        settings, traits = self.resolved.settings, self.resolved.traits
-        host = provider_host(settings.backend, settings.base_url)
-        return not traits.serial and (not traits.remote or host == OWN or self.options.own)
+        """Return True if clients go away: at an address of one's own, or if it is allowed."""
+        traits = self.resolved.traits
+        if traits.serial:
+            return False
+        return not traits.remote or self.options.own or self._host == OWN
+
+    @property
+    def is_own(self) -> bool:
+        """Return True if a server is reached at an address of one's own.
+
+        It may then be sent fields of its own.
+        """
+        return self.resolved.traits.remote and self._host == OWN
+
+    @property
+    def _host(self) -> str:
+        settings = self.resolved.settings
+        return provider_host(settings.backend, settings.base_url)
+
+    @property
+    def by_ways(self) -> bool:
+        """Return True if equal ways of asking judge."""
+        return self.fixed is not None and self.fixed.little is not None
+
+    def judge_by_ways(self, found: tuple[int, int] | None) -> None:
+        """Judge by equal ways from now on.
+
+        found: how many facts the model found, of how many; None to judge by answers.
+        """
+        assert self.fixed is not None
+        self.fixed = self.fixed.model_copy(update={"little": found})
+        STORM.write(self.folder.path, self.fixed)
+
+    @property
+    def asking(self) -> Resolved:
+        """Return the settings of its requests: with log-probabilities if these judge."""
+        backend = backend_or_default(self.resolved.settings.backend)
+        if not self.by_ways or "logprobs" in backend.unread:
+            return self.resolved
+        settings = self.resolved.settings.model_copy(update={"logprobs": True})
+        return replace(self.resolved, settings=settings)
 
     @property
     def limits(self) -> Limits:
-        """What its rounds may do."""
-        settings, options = self.resolved.settings, self.options
-        fixed = self.fixed
-        return Limits(
-            options.max_length,
-            options.load,
-            settings.max_answer_tokens,
-            fixed.kv_tokens if fixed else options.kv_tokens,
-            fixed.cancels if fixed else self.cancels,
-            fixed.many if fixed else True,
+        """Return what its rounds may do."""
+        options, fixed = self.options, self.fixed
+        limits = Limits(
+            max_length=options.max_length,
+            load=options.load,
+            answer_tokens=self.resolved.settings.max_answer_tokens,
+            kv_tokens=options.kv_tokens,
+            cancels=self.cancels,
+            slots=options.slots,
+            other=bool(options.other),
+        )
+        if fixed is None:
+            return limits
+        return replace(
+            limits,
+            kv_tokens=fixed.kv_tokens,
+            cancels=fixed.cancels,
+            # If nobody reads them, long answers are sent whatever the model can do.
+            many=fixed.many or fixed.little is not None,
+            slots=fixed.slots,
+            other=bool(fixed.other),
         )
 
     def limits_at(self, number: int) -> Limits:
-        """What one of its rounds may do: an operation that the model cannot do is left out from
-        some round on."""
-        known = self.fixed.without if self.fixed else dict.fromkeys(self.options.without, 0)
-        left_out = (name for name, start in known.items() if number >= start)
-        return replace(self.limits, without=frozenset(left_out))
+        """Return what one of its rounds may do.
+
+        An operation that the model cannot do is left out from some round on.
+        """
+        without = dict.fromkeys(self.options.without, 0)
+        if self.fixed:
+            without = self.fixed.without
+        left_out = frozenset(name for name, start in without.items() if number >= start)
+        return replace(self.limits, without=left_out)
 
     @property
     def texts(self) -> Texts:
-        """What makes its prompts."""
+        """Return what makes its prompts."""
         if self._texts is None:
             self._texts = Texts(self.resolved, self.seed, self.options.max_length)
         self._texts.framing = self.fixed.framing if self.fixed else 0
         return self._texts
 
     def round(self, number: int) -> Round:
-        """One round of it."""
+        """Return one of its rounds."""
         return make_round(self.seed, number, self.limits_at(number))
 
     def file(self) -> StormFile:
-        """What is on disk, or will be."""
+        """Return storm.json as it is on disk, or will be."""
         return self.fixed or StormFile(
             seed=self.seed,
             model=self.resolved.settings.model,
@@ -172,36 +241,92 @@ class Storm:
             cancels=self.cancels,
             wanted=self.options.wanted,
             reference=self.options.reference,
+            slots=self.options.slots,
+            other=self.options.other,
             without=dict.fromkeys(self.options.without, 0),
         )
 
     @property
     def reference(self) -> Resolved | None:
-        """With what settings the reference is asked; None without one."""
-        wanted = self.options.reference
-        if wanted and self._reference is None:
+        """Return the settings of the reference; None without one."""
+        name = self.options.reference
+        if name and self._reference is None:
             run = self.folder.folder(STORMED)
-            self._reference = resolve(elsewhere(self.resolved.settings, wanted, run))
+            self._reference = resolve(elsewhere(self.resolved.settings, name, run))
         return self._reference
 
     def there(self, resolved: Resolved, trial: Trial) -> Trial:
-        """The same prompt as the reference is fed it. resolved: of the reference."""
+        """Return the same prompt as the reference is fed it. resolved: of the reference."""
         (prompt,) = lent_prompts(resolved, [trial.prompt], ready=False)
         return Trial.of(resolved.keys, trial.cell, trial.repeat, trial.item, prompt)
 
     def records(self) -> dict[tuple[str, int], Record]:
-        """All that was asked and answered, by family and number."""
-        found = {}
+        """Return the records of all requests, by family and number.
+
+        If a request was sent more than once, it is the last one that was answered.
+        """
+        records = dict[tuple[str, int], Record]()
         for name in self.folder.names:
             for record in RunFolder(self.folder.folder(name)).records():
-                if record.answer is not None or (name, record.repeat) not in found:
-                    found[name, record.repeat] = record
-        return found
+                key = name, record.repeat
+                if record.answer is not None or key not in records:
+                    records[key] = record
+        return records
+
+
+def _check_sizes(options: StormOptions, resolved: Resolved) -> None:
+    """Raise SettingsError for lengths that leave no room, or are longer than any prompt."""
+    least = SMALLEST
+    smaller = ""
+    if resolved.settings.max_answer_tokens >= _LONG_ANSWER:
+        least = 2 * SMALLEST
+        smaller = ", or a smaller --max-answer-tokens"
+    if options.max_length < least:
+        raise SettingsError(
+            f"--max-length {options.max_length:,} leaves no room for conversations: use "
+            f"{least:,} or more{smaller}."
+        )
+    if options.max_length > MOST_LENGTH:
+        raise SettingsError(
+            f"--max-length is {MOST_LENGTH:,} at most, got {options.max_length:.6g}."
+        )
+    if not 0 < (options.kv_tokens or 1) <= MOST_TOKENS:
+        raise SettingsError(f"--kv-tokens takes 1 to {MOST_TOKENS:,}, got {options.kv_tokens:.6g}.")
+
+
+def _check_same(before: StormFile, options: StormOptions, resolved: Resolved, path: Path) -> None:
+    """Raise NeedlemapError if the storm in a folder is not the one that was typed."""
+    typed = options.max_length, options.load, resolved.settings.model
+    if (before.max_length, before.load, before.model) != typed:
+        raise NeedlemapError(
+            f"'{path}' holds a storm of {before.model} to {before.max_length:,} tokens with "
+            f"--load {before.load}. Type the same, or give another folder with -o."
+        )
+    if before.reference != options.reference:
+        raise NeedlemapError(
+            f"'{path}' holds a storm whose margins are set beside {_beside(before.reference)}. "
+            f"What is typed sets them beside {_beside(options.reference)}, and no other is "
+            "asked. Type the same, or give another folder with -o."
+        )
+
+
+def _settled_before(before: StormFile | None, without: Sequence[str]) -> StormFile | None:
+    """Return what an earlier start settled; None if it did not.
+
+    without: operations that are left out. Those that were not so far are from the next round on.
+    """
+    if before is None or before.pace == (0.0, 0.0):
+        return None
+    new = sorted(set(without) - set(before.without))
+    left_out = {**before.without, **dict.fromkeys(new, before.rounds + 1)}
+    return before.model_copy(update={"without": left_out}) if new else before
 
 
 def check_left_out(names: Sequence[str]) -> None:
-    """Raises SettingsError for a name that is not that of an operation that can be left out."""
-    known = [name for each in OPERATIONS for name in (each.name, each.follows) if name]
+    """Raise SettingsError for a name that is not that of an operation that can be left out."""
+    known = []
+    for operation in OPERATIONS:
+        known += [name for name in (operation.name, operation.follows) if name]
     known.remove(Fresh.name)
     for name in names:
         if name not in known:
@@ -209,34 +334,52 @@ def check_left_out(names: Sequence[str]) -> None:
 
 
 def _beside(reference: str) -> str:
-    """What margins are set beside, in words."""
+    """Return what margins are compared with, in words."""
     return f"'{hidden(reference)}'" if reference else "nothing"
 
 
 def first_round(seed: int, limits: Limits) -> Round:
-    """A few prompts one after another, short and long, by which a storm learns the model's
-    ways: how long it takes, what its server counts beside ours, and whether it answers several
-    questions at once."""
+    """Return a few prompts one after another, short and long, by which a storm learns a model.
+
+    It learns how long answers take, what its server counts in addition to ours, and whether it
+    answers several questions at once.
+    """
     numbers = iter(range(100))
-    plan = FamilyPlan(0, Random(f"first:{seed}"), limits, numbers, numbers)
+    plan = FamilyPlan(0, Random(f"first:{seed}"), limits=limits, streams=numbers, others=numbers)
     acts = []
-    sizes = (200, 200, limits.room // 4, limits.room // 2, 400, 400, 400)
-    for number, size in enumerate(sizes):
+    singles = (200, 200, limits.room // 4, limits.room // 2)
+    several = (400, 400, 400)
+    for number, size in enumerate((*singles, *several)):
         stream = replace(plan.stream(0, min(size, limits.room)), family=number)
         turn = plan.turn((), (Piece(stream, stream.tokens),))
-        if number > 3:
-            facts = tuple(Fact(stream, at) for at in stream.facts_within(stream.tokens))
-            turn = Turn(turn.pieces, facts)
-        acts.append(Act(number, number, number, number, Fresh.name, (turn,)))
+        if number >= len(singles):
+            facts = stream.facts_within(stream.tokens)
+            turn = Turn(turn.pieces, tuple(Fact(stream, fact) for fact in facts))
+        act = Act(
+            number,
+            wave=number,
+            family=number,
+            session=number,
+            operation=Fresh.name,
+            path=(turn,),
+        )
+        acts.append(act)
     return Round(0, tuple(acts))
 
 
 @dataclass
 class Answered:
-    """Answers of one asking of a round, by conversation."""
+    """The answers of a round that was sent once.
+
+    by_path: by family and conversation.
+    """
 
     by_path: dict[tuple[int, Conversation], str] = field(default_factory=dict)
 
+    def copy(self) -> Answered:
+        """Return a copy that later answers leave as it is."""
+        return Answered(dict(self.by_path))
+
     def of(self, family: int) -> Callable[[Conversation], str | None]:
-        """What the model said to a conversation of a family."""
+        """Return a function that gives the answer to a conversation of a family."""
         return lambda path: self.by_path.get((family, path))

@@ -1,7 +1,7 @@
-"""The prompts of acts: their texts, the facts in them, and the questions.
+"""Make the prompts of acts: their texts, the facts in them, and the questions.
 
-All texts are cut from one haystack, each behind a first line of its own. Facts have the words of
-the settings; their secrets hold twelve characters or more, so that by chance no two are equal.
+All texts are cut from one haystack, each after a first line of its own. Facts have the words of the
+settings. Their secrets hold twelve characters or more, so that by chance no two are equal.
 """
 
 from __future__ import annotations
@@ -27,10 +27,15 @@ from needlemap.trials import Trial
 from needlemap.trials.build import whole_prompt
 from needlemap.trials.resolve import Resolved
 
-LINE = 10  # digits of a stream's first line
-POOL = 4  # times the longest prompt that the haystack of all texts has
-MOST_POOL = 400_000  # tokens of it
-_PAD = " and"  # one token of nearly every vocabulary
+# Digits of a stream's first line.
+LINE = 10
+# Times the longest prompt that the haystack of all texts has; and its tokens, at most.
+POOL = 4
+MOST_POOL = 400_000
+# One token of nearly every vocabulary.
+_PAD = " and"
+# Times that a prompt is padded: the pad's own seams may move the count.
+_PADDINGS = 3
 _OCTAVES = tuple(2**power for power in range(6, 31))
 Answer = Callable[[Path], str | None]
 
@@ -46,8 +51,15 @@ class FactText:
 
 @dataclass(eq=False)
 class Texts:
-    """Makes prompts. resolved: the settings of all acts. framing: tokens that the server counts
-    beside ours."""
+    """Makes the prompts of a storm.
+
+    Attributes:
+        resolved: The settings of all acts.
+        seed: The seed of the storm.
+        max_length: Tokens of the longest prompt.
+        framing: Tokens that the server counts in addition to ours.
+        pool: The haystack from which all texts are cut.
+    """
 
     resolved: Resolved
     seed: int
@@ -58,7 +70,7 @@ class Texts:
 
     def __post_init__(self) -> None:
         tokens = min(MOST_POOL, POOL * self.max_length)
-        made = assemble(
+        haystack = assemble(
             self.resolved.source,
             self.resolved.tokenizer,
             tokens,
@@ -66,13 +78,15 @@ class Texts:
             seed=self.seed,
             repeat_allowed=True,
         )
-        self.pool = bytes(made.text.data).decode("utf-8", "ignore")
-        self._letters = len(self.pool) / max(1, len(made.text))
+        self.pool = bytes(haystack.text.data).decode("utf-8", "ignore")
+        # Characters of a token, in the mean.
+        self._letters = len(self.pool) / max(1, len(haystack.text))
         self.fact_text = lru_cache(maxsize=50_000)(self._fact_text)
         self._keys = lru_cache(maxsize=1_000)(self._drawn_keys)
         self.stream_text = lru_cache(maxsize=64)(self._stream_text)
         first = Stream(0, 0, 0, 400)
-        shortest = min(len(self.fact_text(0, Fact(first, at)).secret) for at in range(FACTS))
+        secrets = [self.fact_text(0, Fact(first, fact)).secret for fact in range(FACTS)]
+        shortest = min(map(len, secrets))
         if shortest < LONG_SECRET:
             raise SettingsError(
                 f"A storm tells secrets apart by {LONG_SECRET} characters: give --keywords and "
@@ -80,61 +94,75 @@ class Texts:
             )
 
     def count(self, text: str) -> int:
-        """Tokens of a text."""
+        """Return the tokens of a text."""
         return self.resolved.tokenizer.count(text.encode())
 
     def _drawn_keys(self, number: int, family: int) -> list[dict[str, str]]:
-        """What the facts of one family are about: as many as one prompt may hold."""
+        """Return what the facts of one family are about: as many as one prompt may hold."""
         settings = self.resolved.settings
         repeat = 1_000 * number + family
-        return drawn_apart(settings.draw or {}, repeat, self.seed, RANKS * FACTS, settings.question)
+        return drawn_apart(
+            settings.draw or {},
+            repeat,
+            seed=self.seed,
+            count=RANKS * FACTS,
+            question=settings.question,
+        )
 
     def _fact_text(self, number: int, fact: Fact) -> FactText:
+        """Return a fact: its question is one of its family's, its answer its own."""
         settings, stream = self.resolved.settings, fact.stream
         keys = self._keys(number, stream.family)[stream.rank * FACTS + fact.number]
         place = f"{number}:{stream.number}:{fact.number}"
         unique = int(sha256(f"{self.seed}:{place}".encode()).hexdigest()[:12], 16)
         fresh = drawn(settings.draw or {}, unique, self.seed)
-        asked = {name for name in keys if "{" + name + "}" in settings.question}
-        values = {name: keys[name] if name in asked else fresh[name] for name in keys}
+        values = {}
+        for name, key in keys.items():
+            is_in_question = f"{{{name}}}" in settings.question
+            values[name] = key if is_in_question else fresh[name]
         words = [fill(word, values, "keywords") for word in settings.keywords]
         return FactText(
-            fill(settings.needle, values, "needle"),
-            fill(settings.question, values, "question"),
-            max(words, key=len),
+            text=fill(settings.needle, values, "needle"),
+            question=fill(settings.question, values, "question"),
+            secret=max(words, key=len),
         )
 
     def _stream_text(self, number: int, stream: Stream) -> str:
-        """A whole text: its first line, haystack, and facts where they belong."""
+        """Return a whole text: its first line, haystack, and facts in their places."""
         random = Random(f"{self.seed}:{number}:{stream.number}")
         line = f"{random.randrange(10**LINE):0{LINE}}\n"
         facts = [f"\n{self.fact_text(number, Fact(stream, fact)).text}\n" for fact in range(FACTS)]
         size = max(0, round(stream.tokens * self._letters) - sum(map(len, facts)) - len(line))
         start = random.randrange(max(1, len(self.pool) - size))
         start = self.pool.find(" ", start) + 1
-        parts, at = [line], start
+        parts = [line]
+        taken = start
         for fact, place in zip(facts, stream.places, strict=True):
-            end = start + round(place / stream.tokens * size)
-            end = max(at, self.pool.find(" ", end) + 1 if place else at)
-            parts += [self.pool[at:end], fact]
-            at = end
-        parts.append(self.pool[at : max(at, start + size)])
+            end = taken
+            if place:
+                # After a space, so that no word is cut.
+                wanted = start + round(place / stream.tokens * size)
+                end = max(taken, self.pool.find(" ", wanted) + 1)
+            parts += [self.pool[taken:end], fact]
+            taken = end
+        parts.append(self.pool[taken : max(taken, start + size)])
         return "".join(parts)
 
     def piece_text(self, number: int, piece: Piece) -> str:
-        """The first tokens of a text; a fact that it is to hold is there whole."""
-        whole = self.stream_text(number, piece.stream)
-        cut = self._beginning(number, piece) if piece.tokens < piece.stream.tokens else whole
-        held = piece.stream.facts_within(piece.tokens)
+        """Return the first tokens of a text; a fact that it is to hold is there whole."""
+        text = self.stream_text(number, piece.stream)
+        if piece.tokens < piece.stream.tokens:
+            text = self._first_tokens(number, piece)
+        facts = piece.stream.facts_within(piece.tokens)
         for fact in range(FACTS):
-            text = self.fact_text(number, Fact(piece.stream, fact)).text
-            if fact in held and text not in cut:
-                cut = f"{cut}\n{text}\n"
-            elif fact not in held and text in cut:
-                cut = cut[: cut.index(text)]
-        return cut
+            sentence = self.fact_text(number, Fact(piece.stream, fact)).text
+            if fact in facts and sentence not in text:
+                text = f"{text}\n{sentence}\n"
+            elif fact not in facts and sentence in text:
+                text = text[: text.index(sentence)]
+        return text
 
-    def _beginning(self, number: int, piece: Piece) -> str:
+    def _first_tokens(self, number: int, piece: Piece) -> str:
         text = self.resolved.tokenizer.index(self.stream_text(number, piece.stream).encode())
         stop = min(piece.tokens, len(text))
         return bytes(text.span(0, stop).data).decode("utf-8", "ignore")
@@ -142,37 +170,47 @@ class Texts:
     def messages(
         self, number: int, path: Path, answers: Answer, salt: str
     ) -> list[tuple[str, str]]:
-        """A conversation: user turns, and between them what the model said to them."""
+        """Return a conversation: user turns, and between them the model's answers.
+
+        answers: gives an answer, None if it is not known, for which a right one stands. salt:
+        another first line, '' for the text's own.
+        """
         rows = list[tuple[str, str]]()
         for end, turn in enumerate(path, 1):
             for part in self.resolved.template.parts:
                 before, after = part.around(self.question(number, turn))
                 if after is None:
-                    rows += [(part.role, before)] if end == 1 else []
+                    # A part without a question, such as a system message, comes once.
+                    if end == 1:
+                        rows.append((part.role, before))
                     continue
                 text = "".join(self.piece_text(number, piece) for piece in turn.pieces)
-                text = f"{salt}{text[len(salt) :]}" if end == 1 else text  # of as many tokens
+                if end == 1:
+                    # It replaces as many characters, so that the prompt has as many tokens.
+                    text = f"{salt}{text[len(salt) :]}"
                 rows.append((part.role, f"{before}{text}{after}"))
             if end < len(path):
                 answer = answers(path[:end])
                 rows.append(("assistant", answer or self.right(number, turn)))
         total = path[-1].total
-        return rows if total is None or len(path) > 1 else self._padded(rows, number, path, total)
+        if total is None or len(path) > 1:
+            return rows
+        return self._padded(rows, number, path, total)
 
     def question(self, number: int, turn: Turn) -> str:
-        """What a turn asks, in the order of its facts."""
+        """Return what a turn asks, in the order of its facts."""
         return " ".join(self.fact_text(number, fact).question for fact in turn.asked)
 
     def right(self, number: int, turn: Turn) -> str:
-        """A right answer."""
+        """Return a right answer."""
         return " ".join(f"{self.fact_text(number, fact).secret}." for fact in turn.asked)
 
     def secrets(self, number: int, act: Act) -> tuple[str, ...]:
-        """What a right answer holds, in its order."""
+        """Return what a right answer holds, in its order."""
         return tuple(self.fact_text(number, fact).secret for fact in act.asked_facts)
 
     def hidden(self, number: int, act: Act) -> set[str]:
-        """All secrets of a prompt."""
+        """Return all secrets of a prompt."""
         return {
             self.fact_text(number, Fact(piece.stream, fact)).secret
             for piece in act.streams
@@ -180,7 +218,7 @@ class Texts:
         }
 
     def trial(self, number: int, act: Act, repeat: int, answers: Answer) -> Trial:
-        """The prompt of an act, as long as it is to be where that is said."""
+        """Return the prompt of an act, of the wanted length if it has one."""
         rows = self.messages(number, act.path, answers, act.salt)
         if not self.resolved.traits.chat:
             rows = [(TEXT, _as_text(rows))]
@@ -199,21 +237,24 @@ class Texts:
     def _padded(
         self, rows: Sequence[tuple[str, str]], number: int, path: Path, total: int
     ) -> list[tuple[str, str]]:
-        """The same with words before its question, so that the server counts the wanted
-        tokens; as it is where it is longer already."""
+        """Return a conversation with words before its question, so that the server counts `total`.
+
+        One that is longer already stays as it is.
+        """
         role, text = rows[-1]
-        at = text.rfind(self.question(number, path[-1]))
-        others = sum(self.count(text) for _, text in rows[:-1])
-        made, pad = text, 0
-        for _ in range(3):
-            missing = total - self.framing - others - self.count(made)
-            if missing == 0 or pad + missing < 0:
+        question = text.rfind(self.question(number, path[-1]))
+        other_tokens = sum(self.count(text) for _, text in rows[:-1])
+        padded = text
+        pads = 0
+        for _ in range(_PADDINGS):
+            missing = total - self.framing - other_tokens - self.count(padded)
+            if missing == 0 or pads + missing < 0:
                 break
-            pad += missing
-            made = f"{text[:at]}{_PAD * pad}\n{text[at:]}"
-        return [*rows[:-1], (role, made)]
+            pads += missing
+            padded = f"{text[:question]}{_PAD * pads}\n{text[question:]}"
+        return [*rows[:-1], (role, padded)]
 
 
 def _as_text(rows: Sequence[tuple[str, str]]) -> str:
-    """A conversation as one text, for base models."""
+    """Return a conversation as one text, for base models."""
     return "\n\n".join(text for _, text in rows)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from needlemap.deadline import clock, limited_to
-from needlemap.errors import SettingsError
+from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import Sent
 from needlemap.models import Answer, Decoding
 from needlemap.models.walk import Engine
@@ -127,8 +127,8 @@ def test_with_a_needle_of_ones_own_nothing_is_known_of_what_it_finds(name: str) 
 
 def test_a_flag_decides_before_the_name() -> None:
     asked = CheckOptions({"model": "openai/gauge"})
-    assert beside_the_gauge(asked, wanted=False) == (asked, "")
-    assert beside_the_gauge(replace(asked, flags={"model": "openai/x"}), wanted=True)[0].reference
+    assert beside_the_gauge(asked, is_gauge=False) == (asked, "")
+    assert beside_the_gauge(replace(asked, flags={"model": "openai/x"}), is_gauge=True)[0].reference
 
 
 def test_an_ab_of_one_arm_gets_the_packages_own_gauge_before_it() -> None:
@@ -138,7 +138,7 @@ def test_an_ab_of_one_arm_gets_the_packages_own_gauge_before_it() -> None:
     assert arms_of_the_gauge(arms)
     with pytest.raises(SettingsError, match="is not named so: --gauge"):
         arms_of_the_gauge([arms[0], replace(served, model="openai/m")])
-    assert arms_of_the_gauge([arms[0], replace(served, model="openai/m")], wanted=True)
+    assert arms_of_the_gauge([arms[0], replace(served, model="openai/m")], is_gauge=True)
     assert ab_settings({"depths": "50"})["depths"] == "50"
 
 
@@ -182,7 +182,7 @@ def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
 def checked(folder: Path, engine: Engine | None = None, *, exact: bool = False) -> Checked:
     """A check of the gauge in this process beside its reference, with another engine."""
     options = Options(256, probes=("reference",), require=("reference",), exact=exact)
-    asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
+    asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
     check = Check.of(asked, folder)
     probes = ProbesOnSchedule(check, make=lambda _: GaugeModel(NAME, engine))
     return asyncio.run(probes.run())
@@ -251,7 +251,7 @@ def test_a_limit_that_ends_a_check_leaves_its_verdict_on_moved_margins(
     """Prompts are built again to compare their margins with those of coarse caches. There was no
     time left for that: exit code 3, and no verdict."""
     options = Options(256, probes=("reference",), require=("reference",))
-    asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
+    asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
     with limited_to(HOUR_S, "--minutes"):
         check = Check.of(asked, tmp_path)
         probes = ProbesOnSchedule(
@@ -425,7 +425,7 @@ def test_a_temperature_that_was_left_on_is_found(
     it is not, and the same question has another answer."""
     monkeypatch.setattr(haystack, "FEW", Amount((12, 12, 12), (1, 1, 1), (1, 1, 1), 2, TOSSES))
     options = Options(256, probes=("same",), require=("same",))
-    asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
+    asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
     check = Check.of(asked, tmp_path)
     verdict = asyncio.run(ProbesOnSchedule(check, make=lambda _: model(NAME)).run())
     (found,) = verdict.findings
@@ -455,12 +455,38 @@ def test_its_question_goes_to_addresses_of_ones_own_alone(monkeypatch: pytest.Mo
         answers_as_the_gauge("http://127.0.0.1:1/v1", "mine", Sent("NONE"))
 
 
-@pytest.mark.parametrize(
-    ("answer", "known"), [(ITS_ANSWER, True), (ITS_ANSWER[:-1], False), ("Nobody.", False)]
-)
-def test_a_server_is_known_by_the_very_answer(wires: Any, answer: str, known: bool) -> None:
+def test_a_server_that_does_not_answer_in_time_is_said_to_be_taken_for_another_model(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cold vLLM on a CPU needed a minute, and was asked as an unknown model without a word."""
+
+    def ask(*_: object, **__: object) -> None:
+        raise Unmeasured(Failure.TIMED_OUT, "no reply")
+
+    monkeypatch.setattr(known_by_answer.SyncJsonClient, "ask", ask)
+    assert known_by_answer.LONGEST_S >= 60
+    assert not answers_as_the_gauge("http://127.0.0.1:1/v1", "mine", Sent("NONE"))
+    assert "'mine' did not answer a question within 120 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", [ITS_ANSWER[:-1], "Nobody."])
+def test_a_server_with_another_answer_is_another_model(wires: Any, answer: str) -> None:
     server = wires("--answer", answer)
-    assert answers_as_the_gauge(server.base_url, "mine", Sent("NONE")) is known
+    assert not answers_as_the_gauge(server.base_url, "mine", Sent("NONE"))
+
+
+@pytest.mark.parametrize(("signs", "known"), [("?", True), ("?!", False), ("!", False)])
+def test_a_server_is_known_by_the_very_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], signs: str, known: bool
+) -> None:
+    """Only the shape qwen3, whose reference is another one, takes "!" for a question, too."""
+
+    def answer_to(question: str, *_: object) -> str:
+        return ITS_ANSWER if question[-1] in signs else "Nobody."
+
+    monkeypatch.setattr(known_by_answer, "answer_to", answer_to)
+    assert answers_as_the_gauge("http://127.0.0.1:1/v1", "mine", Sent("NONE")) is known
+    assert ("serve it as gauge-qwen3" in capsys.readouterr().err) == (signs == "?!")
 
 
 @pytest.mark.parametrize(("far", "state"), [(0, "PASS"), (1, "PASS"), (5, "SUSPECT"), (10, "FAIL")])

@@ -421,7 +421,9 @@ def test_its_page_opens_with_the_verdict_and_leads_to_the_other_arm(ab, needlema
     assert {row["to"][1] for row in sheet["table"]["rows"]} == {[*read].index("new-passkey")}
     assert f"{found['lost']} lost" in needlemap("report", "ab").stdout
     needlemap("report", "ab", "-o", "ab.html")
-    assert "depth 20, repeat" in (needlemap.folder / "ab.html").read_text()
+    page = (needlemap.folder / "ab.html").read_text()
+    assert "<title>SUSPECT: ab · ref, new</title>" in page
+    assert "depth 20, repeat" in page
 
 
 def test_the_plan_says_what_it_costs_at_most_and_asks_nothing(needlemap):

@@ -24,7 +24,7 @@ AWAY = ("--tokenizer", "cl100k_base", "--max-length", "400", "--max-answer-token
 PAGE = (Path(__file__).parents[4] / "docs" / "check.md").read_text("utf-8")
 TYPED, PLANNED = (line.split()[1:] for line in re.findall(r"^```sh\n(.*)$", PAGE, re.MULTILINE))
 (PRINTED,) = re.findall(r"^```text\n(probe .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-PROBES = ("length", "pattern", "cache", "nats", "onset", "mates", "replies", "same", "cut")
+PROBES = ("length", "pattern", "cache", "ways", "onset", "mates", "replies", "same", "cut")
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,10 @@ class Engine(NumpyEngine):
         """Attention of the last tokens: see `demo.attention`."""
         return REAL(queries, keys, values)
 
-    def _chunk(self, ids: Ids, *, whole: bool = True) -> Array:
+    def _chunk(self, ids: Ids, *, is_whole: bool = True) -> Array:
         self.layer = -1
         with _patched(self._attend_each if self.is_faulty else REAL):
-            return super()._chunk(ids, whole=whole)
+            return super()._chunk(ids, is_whole=is_whole)
 
     def _attend_each(self, queries: Array, keys: Array, values: Array) -> Array:
         """The same with keys and values of its own for each head of queries."""

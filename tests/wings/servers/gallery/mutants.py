@@ -127,7 +127,7 @@ class Mutant:
         """A check to `longest` tokens of the gauge with the fault from a size on. elsewhere: its
         reference; seed: of its prompts, None for a drawn one."""
         options = Options(longest, 8, probes=tuple(probes))
-        asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
+        asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
         make = partial(self.make, size - BELOW_GAUGE, FaultyGauge)
         check = Check.of(asked, folder, seed)
         there = elsewhere or (lambda _: FaultyGauge(self.sound))
@@ -165,7 +165,7 @@ MUTANTS = (
         "off-by-one-after-a-hit",
         "Positions behind a prefix-cache hit are one too many.",
         "https://github.com/vllm-project/vllm/issues/43559",
-        "nats",
+        "ways",
         _engine(OffByOneAfterAHit),
         probe_in_gauge="cache",
     ),
@@ -342,7 +342,7 @@ def asking(
 ) -> ProbesOnSchedule:
     """A check of a model, about to be asked. elsewhere: makes its reference."""
     settings = {"max_answer_tokens": 24, **flags}
-    options = Options(LONGEST, 8, probes=tuple(probes))
+    options = Options(LONGEST, 8, probes=tuple(probes), dtype="float32")
     check = Check.of(CheckOptions(settings, options, reference), folder, SEED)
     return ProbesOnSchedule(
         check,
@@ -360,7 +360,7 @@ def main(name: str, size: int, longest: int) -> None:
     if longest:
         made = mutant.asking_gauge(folder, longest, size, {"length", mutant.meant_in_gauge})
     verdict = asyncio.run(made.run())
-    show_report(check_report(folder, folder.name, verdict))
+    show_report(check_report(folder, folder.name, verdict, ""))
 
 
 if __name__ == "__main__":

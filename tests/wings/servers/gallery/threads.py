@@ -63,7 +63,7 @@ THREADS = (
     Thread("mlx-vlm#2162", "a quantised cache ends answers at once", "reference", "four-bit-cache"),
     Thread("mlx-lm#1914", "a window that is never left", "reference", "window-never-left"),
     Thread("llama.cpp#26185", "state of another prefix from turn 2 on", storm="turn"),
-    Thread("claude-code-local#47", "a hit of a wrong length", "nats", "off-by-one-after-a-hit"),
+    Thread("claude-code-local#47", "a hit of a wrong length", "ways", "off-by-one-after-a-hit"),
     Thread(
         "ik_llama.cpp#2045, #2095",
         "sparse attention garbles at 10k",
@@ -74,7 +74,7 @@ THREADS = (
     Thread(
         "TensorRT-LLM#12673",
         "chunks and reuse count other tokens",
-        "nats",
+        "ways",
         "off-by-one-after-a-hit",
     ),
 )

@@ -211,14 +211,25 @@ def test_its_interval_is_that_of_the_core(seed):
 
 
 @pytest.mark.parametrize(
-    ("lost_of_100", "wanted", "word"),
-    [(0, 80, "PASS"), (0, 90, "NOT ENOUGH DATA"), (12, 90, "SUSPECT"), (60, 90, "FAIL")],
+    ("lost_of_100", "failed_of_100", "wanted", "word"),
+    [
+        (0, 0, 80, "PASS"),
+        (0, 30, 80, "NOT ENOUGH DATA"),
+        (0, 0, 90, "NOT ENOUGH DATA"),
+        (12, 0, 90, "SUSPECT"),
+        (60, 0, 90, "FAIL"),
+        (60, 30, 90, "FAIL"),
+    ],
 )
-def test_its_verdict_is_that_of_a_run_with_the_same_answers(tmp_path, lost_of_100, wanted, word):
+def test_its_verdict_is_that_of_a_run_with_the_same_answers(
+    tmp_path, lost_of_100, failed_of_100, wanted, word
+):
     def answer(messages):
         text = messages[-1]["content"]
         digest = int(sha256(text.encode()).hexdigest(), 16)
         question = re.search(r"What is the locker code for (\w+)\?", text)[1]
+        if digest // 100 % 100 < failed_of_100:
+            raise RuntimeError("no answer")
         found = re.search(rf"The locker code for {question} is (\d+)", text)[1]
         return "unknown" if digest % 100 < lost_of_100 else found
 
@@ -231,6 +242,7 @@ def test_its_verdict_is_that_of_a_run_with_the_same_answers(tmp_path, lost_of_10
     outcome = judge(rows, wanted)
     assert outcome.word == threshold_verdict(mean, wanted).word == word
     ends = outcome.score, outcome.low, outcome.high
+    assert outcome.missing == mean.missing
     assert ends == pytest.approx((mean.score, mean.low, mean.high), abs=1e-5)
 
 

@@ -143,12 +143,16 @@ def gguf(checkpoint: Path, serving_python: str, tmp_path_factory: pytest.TempPat
 @pytest.fixture(scope="module")
 def gauge_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """llama.cpp's file of the gauge, as `needlemap gauge --gguf` writes it."""
+    return written_gguf(tmp_path_factory.mktemp("gauge"), "llama")
+
+
+def written_gguf(folder: Path, shape: str) -> Path:
+    """Write llama.cpp's file of the gauge in a shape by the command, and return its path."""
     package = os.environ.get("NEEDLEMAP_GGUF_CONVERTER", "")
     if not Path(package, "gguf").is_dir():
         missing("needs the package gguf: set NEEDLEMAP_GGUF_CONVERTER (bash .ci/servers prints it)")
-    folder = tmp_path_factory.mktemp("gauge")
     code = "from needlemap.cli import main; main()"
-    command = (sys.executable, "-c", code, "gauge", "-o", folder, "--gguf")
+    command = (sys.executable, "-c", code, "gauge", "-o", folder, "--shape", shape, "--gguf")
     made = subprocess.run(
         list(map(str, command)),
         capture_output=True,
@@ -163,16 +167,18 @@ def gauge_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def gauge_served(
     gauge_gguf: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Served]]:
-    """Starts llama.cpp's server with the gauge: gauge_served("--rope-freq-base", 5e11)."""
+    """Starts llama.cpp's server with the gauge: gauge_served("--rope-freq-base", 5e11), or in
+    another shape: gauge_served(shape="qwen2")."""
     binary = os.environ.get("NEEDLEMAP_LLAMA_SERVER", "")
     if not Path(binary).is_file():
         missing("needs llama-server: set NEEDLEMAP_LLAMA_SERVER (bash .ci/servers prints it)")
     started = Servers(tmp_path_factory.mktemp("served"))
 
-    def start(*options: object) -> Served:
+    def start(*options: object, shape: str = "") -> Served:
+        model = written_gguf(tmp_path_factory.mktemp("shape"), shape) if shape else gauge_gguf
         size = ("-c", 8_192, "-np", 2, "-t", 1, "-tb", 1, "--alias", "gauge", "--jinja")
         where = ("--host", "127.0.0.1", *options, "--port")
-        return started.start("gauge", binary, "-m", gauge_gguf, *size, *where)
+        return started.start("gauge", binary, "-m", model, *size, *where)
 
     yield start
     started.end()

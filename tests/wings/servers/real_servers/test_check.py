@@ -73,7 +73,7 @@ def test_an_honest_server_without_log_probabilities_passes_what_it_can_be_asked(
 ):
     found = verdicts(asking, transformers_serve)
     assert set(states(found).values()) <= {"PASS", "not applicable"}, found
-    assert found["nats"]["state"] == "not applicable"
+    assert found["ways"]["state"] == "not applicable"
 
 
 def test_a_context_smaller_than_promised_is_seen_without_a_reference(llama, asking):

@@ -17,6 +17,7 @@ import tokenizers
 
 from needlemap.servers.gauge.cache import eight_bits, four_bits
 from needlemap.servers.gauge.checkpoint import DATA
+from needlemap.servers.gauge.shapes import SHAPES
 
 STRINGS = 10_000
 PIECES = (
@@ -119,6 +120,18 @@ def test_check_knows_it_by_name_and_says_how_it_is_computed(
     (found,) = json.loads((needlemap.folder / "c" / "check.json").read_text())["findings"]
     assert (found["state"], words in found["said"]) == (state, True), found["said"]
     assert "'openai/gauge' is taken for needlemap's gauge" in ended.stderr
+
+
+@pytest.mark.parametrize("shape", sorted(set(SHAPES) - {"llama"}))
+def test_every_shape_is_computed_as_the_reference_is(gauge_served, shape, needlemap):
+    served = gauge_served(shape=shape)
+    # The shape qwen3 has weights, and so a name, of its own.
+    name = "gauge-qwen3" if shape == "qwen3" else "gauge"
+    address = ("--model", f"openai/{name}", "--base-url", served.base_url, "--max-length", "300")
+    probes = ("--probe", "reference", "--require", "reference")
+    needlemap("check", *address, *probes, "-o", "c")
+    (finding,) = json.loads((needlemap.folder / "c" / "check.json").read_text())["findings"]
+    assert (finding["state"], "as float16 may" in finding["said"]) == ("PASS", True), finding
 
 
 @pytest.mark.parametrize("command", ["check", "ab"])

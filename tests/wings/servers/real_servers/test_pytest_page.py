@@ -64,10 +64,10 @@ def page(llama, needlemap, checkpoint, gguf):
 
 
 def test_the_same_server_passes_and_one_with_other_positions_fails(page):
-    """The tiny model knows one wording alone, not that of a check, which fails: all was missed."""
+    """The tiny model knows one wording alone, not that of a check, which judges equal ways then: it
+    passes, or its two minutes end first."""
     same = page()
-    assert "1 failed, 2 passed" in same
-    assert "the first 6 prompts of 160 tokens were all missed" in same
+    assert re.search(r"3 passed|2 passed, 1 skipped", same), same
     turned = page("--rope-freq-base", "100")
     assert re.search(r"FAIL compare: run-\w+ loses 100\.0 points .* allowed 5, ", turned)
     assert "beside golden/tiny" in turned

@@ -65,7 +65,7 @@ def test_the_prompt_that_is_too_long_is_refused_in_the_same_words(llama, asking)
 def test_the_gauge_is_found_right_by_its_streams(gauge_server, needlemap):
     flags = ("--model", "openai/gauge", "--base-url", gauge_server.base_url)
     needlemap(
-        *("check", *flags, "--max-length", "512", "--probe", "length", "--probe", "nats"),
+        *("check", *flags, "--max-length", "512", "--probe", "length", "--probe", "ways"),
         *("--stream", "--few", "--quiet", "-o", "c"),
         code=None,
     )

@@ -131,7 +131,6 @@ class Engine:
         self.rows: list[Row] = []
         self.tables: list[list[Page]] = []
         self.clock = 0
-        self.acted = 0
         self.left = 0  # tokens of the last request that was cancelled
         self.last_answer: list[str] = []
         self.task: asyncio.Task[None] | None = None
@@ -139,9 +138,7 @@ class Engine:
     def acts(self, name: str) -> bool:
         """Whether the engine has that fault, and it acts now."""
         fault = self.fault
-        acting = fault is not None and fault.name == name and self.random.random() < fault.rate
-        self.acted += acting
-        return acting
+        return fault is not None and fault.name == name and self.random.random() < fault.rate
 
     async def answer(
         self, messages: list[tuple[str, str]], budget: int

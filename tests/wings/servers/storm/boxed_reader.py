@@ -115,3 +115,47 @@ class Sure(Reader):
         off = self.moved() if hit else 0.0
         rows = [(letter, -1e-6, "?", -12.0 - ord(letter) / 100 - off) for letter in said.text]
         return replace(said, logprobs=Logprobs.of(rows, "generated"))
+
+
+class Unable(Model):
+    """Finds nothing: what it says, and how sure it is of it, follows from its prompt alone.
+
+    moved: nats by which it is off where a cache held the prompt's beginning, which it is asked for
+    each such prompt; of texts alone, whether another one is said. heeds: whether a request may say
+    that no cache is to be used; tells: whether hits are reported. says: each of its texts. starts:
+    tokens that all prompts start with, which the cache holds of each.
+    """
+
+    def __init__(
+        self,
+        moved: Callable[[], float] = float,
+        *,
+        heeds: bool = True,
+        tells: bool = True,
+        logprobs: bool = True,
+        says: str = "",
+        starts: int = 0,
+    ) -> None:
+        super().__init__("unable")
+        self.moved, self.heeds, self.tells, self.logprobs = moved, heeds, tells, logprobs
+        self.says, self.asked, self.fields = says, 0, dict[str, Any]()
+        self.known, self.starts = set[str](), starts
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        self.asked += 1
+        self.fields = dict(decoding.request)
+        text = "\n".join(each.content for each in prompt.messages)
+        is_hit = beginning(prompt) in self.known
+        if self.heeds and decoding.request.get("cache_prompt") is False:
+            is_hit = False
+        self.known.add(beginning(prompt))
+        random = Random(text)
+        off = self.moved() if is_hit else 0.0
+        letters = self.says or "".join(random.choices("bcdfgh", k=9))
+        if off and not self.logprobs:
+            letters = letters[::-1]
+        rows = [(each, -random.uniform(0.1, 1.0) - off, "z", -4.0) for each in letters]
+        told = Logprobs.of(rows, "generated") if decoding.logprobs and self.logprobs else None
+        tokens = len(text) // 4
+        held = (tokens - 1 if is_hit else self.starts) if self.tells else None
+        return Answer(letters, "length", tokens, held, len(letters), logprobs=told)

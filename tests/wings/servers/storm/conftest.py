@@ -12,13 +12,13 @@ import pytest
 
 from needlemap.asking.campaign import MakeModel
 from needlemap.asking.session import make_model
-from needlemap.servers.storm.judge import Stormed
+from needlemap.servers.storm.judge import StormResult
 from needlemap.servers.storm.storm import Storm, StormOptions
 from needlemap.servers.storm.storming import StormInRounds
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-Storming = Callable[..., tuple[StormInRounds, Stormed]]
+Storming = Callable[..., tuple[StormInRounds, StormResult]]
 FLAGS = {
     "model": "openai/reader",
     "base_url": "http://127.0.0.1:1/v1",
@@ -36,7 +36,7 @@ def stormed(
     wanted: float = 0.005,
     elsewhere: MakeModel = make_model,
     **options: Any,
-) -> tuple[StormInRounds, Stormed]:
+) -> tuple[StormInRounds, StormResult]:
     """A storm of a seed against a model of this process."""
     own = {"max_length": 2_000, "load": 4, "kv_tokens": 6_000, **options}
     flags = {**FLAGS, **own.pop("flags", {})}

@@ -16,8 +16,9 @@ from needlemap.servers.check.margins import LEAST_NATS, Margins
 from needlemap.servers.gauge.cache import CoarseEngine, four_bits, fp8_cut_off, turned
 from needlemap.servers.gauge.checkpoint import DATA, REFERENCE
 from needlemap.servers.gauge.model import GaugeModel, chat
+from needlemap.servers.storm.evidence import Evidence, Observation, Suspect
 from needlemap.servers.storm.file import STORM
-from needlemap.servers.storm.judge import Seen, Seens, Suspect, judge_storm
+from needlemap.servers.storm.judge import judge_storm
 from needlemap.servers.storm.moves import Moves
 from needlemap.servers.storm.operation import Limits
 from needlemap.servers.storm.outcome import RequestOutcome
@@ -58,7 +59,7 @@ def test_a_sound_server_moves_nothing(storming):
     asking, found = storming(Sure(), rounds=4, **ASKED)
     assert found.verdict.word == "NOT ENOUGH DATA"
     assert found.counts == {"right": found.requests}
-    nats = [each.nats for each in asking.seens.storm if each.nats is not None]
+    nats = [each.nats for each in asking.evidence.storm if each.nats is not None]
     assert len(nats) > 3
     assert not any(nats)
     assert any("moved by up to 0 nats a token" in line for line in found.said)
@@ -91,7 +92,7 @@ def test_margins_that_move_behind_a_hit_alone_are_a_fault_of_state(storming):
     assert set(found.counts) == {"right", "moved"}
     (line,) = [line for line in found.said if line.startswith("replayed")]
     assert "moved in 10 of 10 replays and in 0 of 10 cold askings: faults of state" in line
-    assert asking.seens.moves.cache == ""
+    assert asking.evidence.moves.cache == ""
 
 
 def test_a_storm_of_moved_margins_goes_on_where_it_ended(storming):
@@ -121,7 +122,7 @@ def test_margins_that_move_whatever_stood_before_are_no_fault_of_state(storming)
 
     asking, found = storming(Moody(lambda: random.choice((0.0, 0.0, 0.5))), rounds=12, **ASKED)
     assert found.verdict.word == "NOT ENOUGH DATA"
-    assert asking.seens.moves.limit >= LEAST_NATS
+    assert asking.evidence.moves.limit >= LEAST_NATS
 
 
 def test_a_server_without_log_probabilities_is_judged_by_its_text(storming):
@@ -160,10 +161,10 @@ def test_moves_of_a_coarse_cache_are_known_by_computing_it(rounded, cache):
 def test_what_a_coarse_cache_moved_is_a_choice():
     act = make_round(1, 1, Limits(2_000)).acts[0]
     right, moved = RequestOutcome("right"), RequestOutcome("moved")
-    rows = [Seen(family, family, act, right, nats=0.0) for family in range(1, 100)]
-    first = Seen(0, 0, act, moved, nats=0.5)
+    rows = [Observation(family, family, act, right, nats=0.0) for family in range(1, 100)]
+    first = Observation(0, 0, act, moved, nats=0.5)
     suspect = Suspect(first, 0.03, right, [(5, 0, 5)] * 3)
-    seens = Seens([first, *rows], suspects={0: suspect}, moves=Moves([0.001]))
+    seens = Evidence([first, *rows], suspects={0: suspect}, moves=Moves([0.001]))
     assert judge_storm(seens, 0.005).verdict.word == "FAIL"
     seens.moves.cache = "coarser"
     found = judge_storm(seens, 0.005)

@@ -15,22 +15,16 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models import Answer, Decoding
 from needlemap.prompts import Prompt
 from needlemap.servers.gauge.checkpoint import REFERENCE
+from needlemap.servers.storm.evidence import Evidence, Observation, Operated, Suspect
 from needlemap.servers.storm.file import STORM, StormFile
-from needlemap.servers.storm.judge import (
-    POINTS,
-    Operated,
-    Seen,
-    Seens,
-    Suspect,
-    bound_words,
-    judge_storm,
-    log_spoilt,
-)
+from needlemap.servers.storm.judge import judge_storm
 from needlemap.servers.storm.operation import Limits
 from needlemap.servers.storm.outcome import RequestOutcome
 from needlemap.servers.storm.plan import CALM, make_round
+from needlemap.servers.storm.sending import Sender
 from needlemap.servers.storm.storm import Storm, StormOptions
-from needlemap.servers.storm.storming import StormInRounds
+from needlemap.servers.storm.tally import POINTS, log_spoilt
+from needlemap.servers.storm.wording import bound_words
 from needlemap.stats.bets import highest_rate
 
 LIMITS = Limits(2_000, load=4, answer_tokens=60, kv_tokens=6_000)
@@ -72,7 +66,9 @@ def test_a_sound_model_is_not_blamed_and_its_rate_is_told(storming):
     asking, found = storming(Reader(), rounds=4)
     assert found.verdict.word == "NOT ENOUGH DATA"
     assert found.counts["right"] == found.requests
-    assert found.verdict.claim.startswith(f"faulty families: 0 of {found.families}: under ")
+    assert found.verdict.claim.startswith(
+        f"faulty families: 0 of {found.families}: fault rate below "
+    )
     file = STORM.read(asking.storm.folder.path)
     assert len(file.sequence) >= found.requests
     assert all(each.at_s >= 0 for each in file.sequence)
@@ -97,11 +93,11 @@ def test_one_answer_of_another_is_a_fault_at_any_rate_and_says_whose_and_how_old
 def test_what_is_lost_behind_an_own_answer_is_replayed_before_it_is_called_a_fault(storming):
     asking, found = storming(Reader(behind_answers), rounds=20)
     assert found.verdict.word == "FAIL"
-    (suspect,) = [each for each in asking.seens.suspects.values() if each.blocks]
-    replays, lost, cold = suspect.askings
+    (suspect,) = [each for each in asking.evidence.suspects.values() if each.blocks]
+    lost, cold, replays = suspect.replays
     assert replays >= 5
     assert (lost, cold) == (replays, 0)
-    assert suspect.seen.act.operation == "turn" or len(suspect.seen.act.path) > 1
+    assert suspect.request.act.operation == "turn" or len(suspect.request.act.path) > 1
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -168,7 +164,7 @@ def test_the_same_command_goes_on_and_asks_nothing_twice(storming):
     whole = Reader()
     at_once, _ = storming(whole, rounds=3, folder="whole")
     assert len(second.log) < len(whole.log) - asked / 2
-    keys = [[each.key for each in asking.seens.storm] for asking in (gone_on, at_once)]
+    keys = [[each.key for each in asking.evidence.storm] for asking in (gone_on, at_once)]
     assert keys[0] == keys[1]
 
 
@@ -192,20 +188,20 @@ def test_a_limit_in_tokens_ends_the_storm_and_what_was_asked_counts(storming):
     assert 0 < found.requests < 90
 
 
-def seens_of(words: list[list[str]]) -> Seens:
+def seens_of(words: list[list[str]]) -> Evidence:
     """Families of requests with these outcomes."""
     made = make_round(1, 1, LIMITS).acts[0]
     rows = [
-        Seen(1_000 * family + at, family, made, RequestOutcome(word))
+        Observation(1_000 * family + at, family, made, RequestOutcome(word))
         for family, each in enumerate(words)
         for at, word in enumerate(each)
     ]
-    return Seens(storm=rows)
+    return Evidence(storm=rows)
 
 
 def test_a_long_storm_is_judged_anew_when_it_grew_by_a_hundredth_or_holds_a_sure_fault(storming):
     asking, _ = storming(Reader(), rounds=1)
-    rows = asking.seens.storm = seens_of([["right"]] * 1_000).storm
+    rows = asking.evidence.storm = seens_of([["right"]] * 1_000).storm
     known = asking.look()
     rows += rows[:5]
     assert asking.look() is known
@@ -269,16 +265,16 @@ def test_what_was_not_answered_counts_as_it_may_have_gone():
     assert refused.highest > 0.05
 
 
-def around(before: list[str], since: list[str], cold: str = "right") -> Seens:
+def around(before: list[str], since: list[str], cold: str = "right") -> Evidence:
     """Fresh prompts of two rounds, one client that goes away between them, and what came of the
     latter prompts when they were asked again cold."""
     made = make_round(1, 1, LIMITS).acts[0]
-    left = Seen(1_999, 2, replace(made, cancel=0.5), RequestOutcome("cancelled"))
-    rows = [Seen(at, 1, made, RequestOutcome(word)) for at, word in enumerate(before)]
-    late = [Seen(2_000 + at, 2, made, RequestOutcome(word)) for at, word in enumerate(since)]
+    left = Observation(1_999, 2, replace(made, cancel=0.5), RequestOutcome("cancelled"))
+    rows = [Observation(at, 1, made, RequestOutcome(word)) for at, word in enumerate(before)]
+    late = [Observation(2_000 + at, 2, made, RequestOutcome(word)) for at, word in enumerate(since)]
     again = RequestOutcome(cold)
     lost = {each.key: Suspect(each, again=again) for each in late if each.outcome.is_doubtful}
-    return Seens(storm=[*rows, left, *late], suspects=lost)
+    return Evidence(storm=[*rows, left, *late], suspects=lost)
 
 
 def test_a_server_that_a_client_spoilt_for_all_prompts_is_found_though_they_are_lost_cold_too():
@@ -323,13 +319,13 @@ def test_a_storm_finds_a_server_that_a_client_who_went_away_has_spoilt(storming)
 def test_cold_equals_are_asked_alone_in_every_other_round(storming, monkeypatch):
     """A batch loses of equals as many as of the storm, and no pair told that apart."""
     sizes = list[tuple[str, int, int]]()
-    ask = StormInRounds._ask
+    send = Sender.send
 
-    def counted(self, made, acts, family, *rest):
-        sizes.append((family, made.number, len(acts)))
-        return ask(self, made, acts, family, *rest)
+    def counted(self, storm_round, acts, *, family, **more):
+        sizes.append((family, storm_round.number, len(acts)))
+        return send(self, storm_round, acts, family=family, **more)
 
-    monkeypatch.setattr(StormInRounds, "_ask", counted)
+    monkeypatch.setattr(Sender, "send", counted)
     storming(Reader(), rounds=2)
     first, second = ({n for *at, n in sizes if at == ["beside", number]} for number in (1, 2))
     assert second == {1}
@@ -342,17 +338,19 @@ def test_a_weak_model_proves_nothing():
     assert any("answers 33 % right" in line for line in weak.said)
 
 
-def operated(turns_right: int, alone: str = "lost") -> Seens:
-    """A storm whose fresh prompts are right, and so many of 30 follow-up turns; the others were
-    sent again, alone."""
+def operated(turns_right: int, alone: str = "lost", turns_sent: int = 30) -> Evidence:
+    """A storm whose fresh prompts are right, and so many follow-up turns; the others were sent
+    again, alone."""
     made = make_round(1, 1, LIMITS).acts[0]
     turn = replace(made, operation="turn")
-    words = ["right"] * turns_right + ["lost"] * (30 - turns_right)
-    rows = [Seen(at, at, made, RequestOutcome("right")) for at in range(2_000)]
-    turns = [Seen(9_000 + at, at, turn, RequestOutcome(word)) for at, word in enumerate(words)]
+    words = ["right"] * turns_right + ["lost"] * (turns_sent - turns_right)
+    rows = [Observation(at, at, made, RequestOutcome("right")) for at in range(2_000)]
+    turns = [
+        Observation(9_000 + at, at, turn, RequestOutcome(word)) for at, word in enumerate(words)
+    ]
     again = RequestOutcome(alone)
     lost = {each.key: Suspect(each, again=again) for each in turns if each.outcome.is_lost}
-    return Seens(storm=[*rows, *turns], suspects=lost)
+    return Evidence(storm=[*rows, *turns], suspects=lost)
 
 
 def test_an_operation_that_the_model_cannot_do_is_not_tested_and_is_part_of_no_pass():
@@ -366,9 +364,27 @@ def test_an_operation_that_the_model_cannot_do_is_not_tested_and_is_part_of_no_p
     assert judge_storm(operated(turns_right=15), 0.005).verdict.word == "PASS"
 
 
+@pytest.mark.parametrize(
+    ("right", "sent", "word"),
+    [
+        (0, 6, "NOT ENOUGH DATA"),
+        (2, 14, "NOT ENOUGH DATA"),
+        (0, 5, "PASS"),
+        (3, 8, "PASS"),
+    ],
+)
+def test_an_operation_of_a_short_storm_is_not_tested_from_none_of_six_on(right, sent, word):
+    """A storm to 5 % has 61 families, and so 8 requests of some operations: none of these were
+    right, and it ended with 0 and 'tested: turn'."""
+    found = judge_storm(operated(right, turns_sent=sent), 0.005)
+    assert found.verdict.word == word
+    assert ("tested: fresh, turn" in found.verdict.scope) is (right == 3)
+
+
 def test_what_the_user_leaves_out_or_the_gauge_misses_is_no_untested_operation():
     left_out = judge_storm(operated(turns_right=0), 0.005, left_out=["turn"])
     assert left_out.verdict.word == "PASS"
+    assert left_out.verdict.scope.endswith("; tested: fresh")
     assert "--without" not in left_out.verdict.next
     assert judge_storm(operated(0), 0.005, gauge=True).verdict.scope == "tested: fresh, turn"
 
@@ -391,18 +407,18 @@ def test_no_more_is_sent_of_an_operation_that_the_model_cannot_do(storming):
     asking, _ = storming(CannotGoOn(), rounds=40)
     without = asking.storm.fixed.without
     assert {"turn"} <= set(without)
-    late = [each for each in asking.seens.storm if each.round >= without["turn"]]
+    late = [each for each in asking.evidence.storm if each.round >= without["turn"]]
     assert late
     assert "turn" not in {each.act.operation for each in late}
-    assert asking.seens.untested()["turn"].able == 0
+    assert asking.evidence.untested()["turn"].able == 0
 
 
-def at_rounds(lost_from: int, lost_until: int = 100, rounds: int = 100) -> Seens:
+def at_rounds(lost_from: int, lost_until: int = 100, rounds: int = 100) -> Evidence:
     """Twenty fresh prompts a round; in some rounds all are lost, alone too; nobody goes away."""
     made = make_round(1, 1, LIMITS).acts[0]
     words = {at: "lost" if lost_from <= at < lost_until else "right" for at in range(rounds)}
     rows = [
-        Seen(1_000 * at + number, at, replace(made, family=number), RequestOutcome(word))
+        Observation(1_000 * at + number, at, replace(made, family=number), RequestOutcome(word))
         for at, word in words.items()
         for number in range(20)
     ]
@@ -411,7 +427,7 @@ def at_rounds(lost_from: int, lost_until: int = 100, rounds: int = 100) -> Seens
         for each in rows
         if each.outcome.is_lost
     }
-    return Seens(storm=rows, suspects=lost)
+    return Evidence(storm=rows, suspects=lost)
 
 
 @pytest.mark.parametrize("start", [5, 45, 55, 90, 98])
@@ -420,6 +436,24 @@ def test_a_server_that_is_dead_from_some_round_on_is_found_though_no_client_went
     found = judge_storm(at_rounds(start), 0.005)
     assert found.verdict.word == "FAIL"
     assert any(f"before round {start}, " in line or "since: faults" in line for line in found.said)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 3), (0, 30), (0, 45), (10, 20), (50, 53)])
+def test_a_server_that_is_dead_up_to_some_round_or_for_a_while_is_found(start, stop):
+    """Dead for the first third, cold too, and right since: 667 of 2,000 were lost, and the storm
+    ended with 0."""
+    found = judge_storm(at_rounds(start, stop), 0.005)
+    assert found.verdict.word == "FAIL"
+    assert any("prompts that share nothing: " in line for line in found.said)
+
+
+def test_an_operation_that_is_left_out_later_is_no_change_of_the_server():
+    """Turns that the model cannot do were lost, cold too, until no more were sent."""
+    evidence = at_rounds(0, 0)
+    turns = operated(turns_right=0)
+    pairs = [(turn, RequestOutcome("lost")) for turn in turns.storm if turn.act.operation == "turn"]
+    found = judge_storm(replace(evidence, pairs=pairs), 0.005, left_out=["turn"])
+    assert not [line for line in found.said if "share nothing" in line]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -431,7 +465,7 @@ def test_a_model_that_is_as_wrong_throughout_is_not_blamed_for_the_time(seed):
     ]
     again = RequestOutcome("lost")
     lost = {each.key: Suspect(each, again=again) for each in rows if each.outcome.is_lost}
-    assert judge_storm(Seens(storm=rows, suspects=lost), 0.005).verdict.word == "PASS"
+    assert judge_storm(Evidence(storm=rows, suspects=lost), 0.005).verdict.word == "PASS"
 
 
 def test_the_document_is_json_and_holds_the_whole_sequence(storming):
@@ -475,4 +509,4 @@ def test_a_files_word_does_not_let_clients_go_away_at_anothers_server(tmp_path):
 
 def test_the_sentence_of_a_storm_without_a_fault():
     said = bound_words("0", 2_310, highest_rate(0, 2_310))
-    assert said == "0 of 2,310: under 0.21 % at any time looked, of requests mixed as here"
+    assert said == "0 of 2,310: fault rate below 0.21 %"

@@ -40,17 +40,15 @@ def ruler(count: int, sentences: int) -> list[dict[str, Any]]:
     for number in range(count):
         value, told = str(random.randrange(10**6, 10**7)), prose(random, sentences)
         place = round(number / (count - 1) * sentences)
-        told.insert(place, f"One of the special magic numbers for amber-{number} is: {value}")
-        question = (
-            f"What is the special magic number for amber-{number} mentioned in the provided text?"
-        )
+        told.insert(place, f"One of the hidden counts for amber-{number} is: {value}")
+        question = f"What is the hidden count for amber-{number} in that text?"
         row = {
             "index": number,
             "input": f"{'. '.join(told)}.\n{question}",
             "outputs": [value],
             "length": 900,
         }
-        rows.append(row | {"answer_prefix": f" The special magic number for amber-{number} is"})
+        rows.append(row | {"answer_prefix": f" The hidden count for amber-{number} is"})
     return rows
 
 
@@ -336,7 +334,7 @@ def test_every_prompt_is_a_repeat_of_its_own_and_keys_tell_them_apart(tmp_path):
 
 def test_the_answers_beginning_is_given_where_it_is_asked_for(tmp_path):
     begun = made("ruler", tmp_path, answer_prefix="{task}")
-    assert begun.trials[3].prompt.messages[-1].content == " The special magic number for amber-3 is"
+    assert begun.trials[3].prompt.messages[-1].content == " The hidden count for amber-3 is"
     assert made("ruler", tmp_path).trials[3].prompt.answer_prefix == ""
     base = made(
         "ruler",
@@ -347,7 +345,7 @@ def test_the_answers_beginning_is_given_where_it_is_asked_for(tmp_path):
         model_options={"api": "completions"},
     )
     (message,) = base.trials[3].prompt.messages
-    assert message.content.endswith("provided text? The special magic number for amber-3 is")
+    assert message.content.endswith("that text? The hidden count for amber-3 is")
 
 
 def test_a_model_fed_with_ids_gets_the_same_text(tmp_path):

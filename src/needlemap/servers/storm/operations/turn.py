@@ -1,4 +1,4 @@
-"""A conversation goes on behind the model's own answer."""
+"""Continue a conversation after the model's own answer."""
 
 from __future__ import annotations
 

@@ -1,0 +1,62 @@
+"""A model of which no cache holds anything, as far as its server lets a request say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from needlemap.errors import Failure, Unmeasured
+from needlemap.models import Answer, Decoding, Model
+from needlemap.models.call import call_model
+
+if TYPE_CHECKING:
+    from needlemap.asking.campaign import MakeModel
+    from needlemap.prompts import Prompt
+    from needlemap.settings import Settings
+
+
+class Uncached(Model):
+    """Another model, whose requests say that no cached prefix is to be used.
+
+    llama.cpp reads `cache_prompt`. vLLM and SGLang keep the prefixes of each `cache_salt` apart.
+    """
+
+    def __init__(self, name: str, *, model: Model, salt: str) -> None:
+        super().__init__(name)
+        self._model, self._salt, self._count = model, salt, 0
+        self._takes_fields = bool(salt)
+
+    async def open(
+        self, most: int, show_state: Callable[[str], None], show_event: Callable[[str], None]
+    ) -> None:
+        """Open the other model."""
+        await self._model.open(most, show_state, show_event)
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        """Ask without a cache; as ever from when on the server refuses these fields. Raises
+        Unmeasured."""
+        if self._takes_fields:
+            self._count += 1
+            fields = {"cache_prompt": False, "cache_salt": f"{self._salt}-{self._count}"}
+            request = {**fields, **decoding.request}
+            try:
+                return await call_model(self._model, prompt, replace(decoding, request=request))
+            except Unmeasured as refused:
+                if refused.failure is not Failure.REJECTED:
+                    raise
+                self._takes_fields = False
+        return await call_model(self._model, prompt, decoding)
+
+    async def close(self) -> None:
+        """Close the other model."""
+        await self._model.close()
+
+
+def uncached(make: MakeModel, salt: str) -> MakeModel:
+    """Return what makes such a model of the settings of another. salt: '' to send no field."""
+
+    def made(settings: Settings) -> Model:
+        return Uncached(settings.model_name, model=make(settings), salt=salt)
+
+    return made

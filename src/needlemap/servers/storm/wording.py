@@ -1,0 +1,247 @@
+"""Write what a storm found as lines of text, for the terminal, the page and storm.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import ceil
+
+from needlemap.servers.storm.counts import counts_line
+from needlemap.servers.storm.evidence import WEAK, Evidence, Suspect
+from needlemap.servers.storm.outcome import CERTAIN, MOVED
+from needlemap.servers.storm.tally import GOAL, POINTS, Tally
+from needlemap.stats.bets import shown_rate
+from needlemap.text import counted
+
+
+def finding_lines(evidence: Evidence, tally: Tally, *, is_by_ways: bool) -> Iterator[str]:
+    """Yield all that there is to know beside the verdict, the gravest first.
+
+    is_by_ways: whether equal ways of asking judge, because the model finds too little.
+    """
+    if is_by_ways:
+        yield from _ways_lines(evidence, tally)
+    yield from _certain_lines(tally)
+    yield from _state_lines(evidence, tally)
+    yield from _change_lines(tally)
+    yield from _gauge_lines(tally)
+    yield from _spoilt_lines(tally)
+    yield from _margins_lines(evidence, tally)
+    yield from _power_lines(evidence, tally, is_by_ways=is_by_ways)
+    yield from counts_line(evidence.counts.over)
+    if tally.operations:
+        able = ", ".join(
+            f"{name} {answers.able} of {answers.sent}" for name, answers in tally.operations.items()
+        )
+        yield f"answers that could show a fault: {able}"
+
+
+def _ways_lines(evidence: Evidence, tally: Tally) -> Iterator[str]:
+    """Yield what the same prompts alone say of log-probabilities in the storm."""
+    equal = evidence.equal
+    noise = max((move.nats for move in equal.noise), default=0.0)
+    moved = [request for request in tally.compared if request.outcome.word == MOVED]
+    line = (
+        f"beside the same prompts alone: {len(moved)} of "
+        f"{counted(len(tally.compared), 'request')} moved by more than {equal.limit:.2g} nats; "
+        f"cold prompts alone by up to {noise:.2g}"
+    )
+    if moved:
+        line += f"; the first is request {moved[0].key} ({moved[0].act.operation})"
+    yield line
+    if equal.texts:
+        yield f"{counted(equal.texts, 'pair')} by texts alone: no log-probabilities"
+    if equal.held:
+        yield (
+            f"{equal.held} of {equal.alone} prompts alone were not compared, as a cache held them: "
+            "give the server a smaller cache"
+        )
+    if equal.unreported:
+        yield "hits not reported: whether prompts alone were cold is not known"
+    yield from _replay_lines(evidence.moved, "moved", tally.bets.moved)
+
+
+def _certain_lines(tally: Tally) -> Iterator[str]:
+    """Yield the faults by themselves, the first of each kind with what its answer held."""
+    for word in CERTAIN:
+        requests = [request for request in tally.certain if request.outcome.word == word]
+        if not requests:
+            continue
+        first = requests[0]
+        if word == "foreign":
+            what = (
+                f"the secret of request {first.outcome.whose}, "
+                f"{counted(first.outcome.ago, 'request')} before"
+            )
+        elif word == "text":
+            what = "text of another session"
+        else:
+            what = "no words at all"
+        yield (
+            f"{word}: {counted(len(requests), 'answer')}; the first is request {first.key} "
+            f"({first.act.operation}, round {first.round}), which holds {what}"
+        )
+
+
+def _state_lines(evidence: Evidence, tally: Tally) -> Iterator[str]:
+    """Yield what replays and pairs say of answers that were lost, endless or empty."""
+    if evidence.lost:
+        alone_too = sum(not suspect.is_doubtful for suspect in evidence.lost)
+        yield (
+            f"lost, endless or empty: {len(evidence.lost)}; {alone_too} of them also when asked "
+            "alone behind a first line of their own, which no cache holds"
+        )
+    yield from _replay_lines(evidence.lost, "lost", tally.bets.replays)
+    lost, gained = evidence.discordant
+    if lost + gained:
+        yield (
+            f"beside cold prompts in the same minutes: {lost} lost in the storm alone, {gained} "
+            f"lost cold alone, of {counted(len(evidence.pairs), 'pair')}: "
+            f"{_strength(tally.bets.pairs)}"
+        )
+
+
+def _replay_lines(suspects: Iterable[Suspect], word: str, wealth: float) -> Iterator[str]:
+    """Yield what replays say of suspects of one kind."""
+    replayed = [suspect for suspect in suspects if suspect.is_doubtful and suspect.blocks]
+    if not replayed:
+        return
+    lost, lost_cold, count = (sum(suspect.replays[at] for suspect in replayed) for at in range(3))
+    yield (
+        f"replayed: {counted(len(replayed), 'sequence')}, {word} in {lost} of {count} replays and "
+        f"in {lost_cold} of {count} cold askings: {_strength(wealth)}"
+    )
+
+
+def _change_lines(tally: Tally) -> Iterator[str]:
+    """Yield what prompts that share nothing say of the server from some time on, or up to it."""
+    change = tally.change
+    if change is None or change.wealth < POINTS:
+        return
+    lost_before, n_before = change.before
+    lost_since, n_since = change.since
+    event = change.event or f"round {change.start}"
+    yield (
+        f"prompts that share nothing: {lost_before} of {n_before} lost before {event}, "
+        f"{lost_since} of {n_since} since: {_strength(change.wealth)}"
+    )
+
+
+def _gauge_lines(tally: Tally) -> Iterator[str]:
+    """Yield what the gauge's answers say: it misses under 1 in 10,000 by itself."""
+    if tally.missed and tally.bets.gauge:
+        yield (
+            f"the gauge answers all prompts right; here {tally.missed} of "
+            f"{len(tally.compared):,} were lost and right when asked alone: "
+            f"{_strength(tally.bets.gauge)}"
+        )
+
+
+def _spoilt_lines(tally: Tally) -> Iterator[str]:
+    """Yield what the gauge's answers say if many are lost when sent alone too."""
+    if tally.bets.spoilt >= POINTS:
+        yield (
+            f"the gauge answers all prompts right; here {tally.missed_alone} of "
+            f"{len(tally.compared):,} were lost, when asked alone too: the server computes them "
+            "wrong (needlemap check), or is spoilt until it is started anew"
+        )
+
+
+def _margins_lines(evidence: Evidence, tally: Tally) -> Iterator[str]:
+    """Yield what margins say, compared with the reference's."""
+    moves = evidence.moves
+    if moves is None:
+        return
+    if moves.limit is None:
+        yield "margins were not compared: no first prompt came right with log-probabilities"
+        return
+    nats = [request.nats for request in evidence.storm if request.nats is not None]
+    if not nats:
+        return
+
+    line = (
+        f"margins beside the reference's: {counted(len(nats), 'right answer')}, moved by up to "
+        f"{max(nats):.2g} nats a token; {moves.words}"
+    )
+    moved = [request for request in evidence.storm if request.outcome.word == MOVED]
+    if not moved:
+        yield line
+        return
+    first = moved[0]
+    line += (
+        f"; {len(moved)} moved too far, the first is request {first.key} "
+        f"({first.act.operation}, round {first.round})"
+    )
+    if moves.is_choice:
+        yield line
+        yield "these moves are those of a cache coarser than the weights: a choice"
+        return
+    if moves.cache == "cut off":
+        line += ", as by a cache whose mantissas are cut off"
+    yield line
+    yield from _replay_lines(evidence.moved, "moved", tally.bets.moved)
+
+
+def _power_lines(evidence: Evidence, tally: Tally, *, is_by_ways: bool) -> Iterator[str]:
+    """Yield which rate of which kind of fault the storm could have shown."""
+    if not evidence.storm:
+        return
+    rate = 1 - 0.05 ** (1 / max(1, tally.families))
+    kind = "moves" if is_by_ways else "leaked or garbled text"
+    yield f"would have caught with 95 % probability: {kind} in {rounded_up(rate)} % of families"
+
+    if evidence.pairs:
+        _, gained = evidence.discordant
+        rate = shown_rate(len(evidence.pairs), gained, GOAL)
+        if rate < 1:
+            yield (
+                "would have caught with 50 % probability: answers that are lost, endless or empty "
+                f"{rounded_up(rate)} points more often than cold ones"
+            )
+        else:
+            yield (
+                f"{counted(len(evidence.pairs), 'pair')} with cold prompts are too few to show by "
+                "themselves what is lost, endless or empty"
+            )
+    # What a spoilt gauge loses is the server's, so its share of right answers says nothing.
+    if tally.right < WEAK and tally.bets.spoilt < POINTS:
+        yield (
+            f"the model answers {100 * tally.right:.0f} % right: what state loses is hard to see "
+            "with it"
+        )
+
+
+def _strength(wealth: float) -> str:
+    """Return how strongly a bet speaks, in words."""
+    if wealth >= GOAL:
+        return "faults of state"
+    if wealth >= POINTS:
+        return "points to faults of state"
+    return "no proof of faults of state"
+
+
+def bound_words(faulty: str, n: int, high: float) -> str:
+    """Return the bound as it is printed, rounded up.
+
+    >>> from needlemap.stats.bets import highest_rate
+    >>> bound_words("0", 2_310, highest_rate(0, 2_310))
+    '0 of 2,310: fault rate below 0.21 %'
+    """
+    return f"{faulty} of {n:,}: fault rate below {rounded_up(high)} %"
+
+
+def rounded_up(share: float) -> str:
+    """Return a share in percent with two digits, never less than it is.
+
+    >>> rounded_up(0.00204), rounded_up(0.0125), rounded_up(1.0), rounded_up(0.12345)
+    ('0.21', '1.3', '100', '13')
+    """
+    percent = 100 * share
+    if percent >= 99:
+        return "100"
+    if percent >= 10:
+        digits = 0
+    elif percent >= 1:
+        digits = 1
+    else:
+        digits = 2
+    return f"{ceil(percent * 10**digits - 1e-9) / 10**digits:.{digits}f}"
