@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from urllib.parse import urlsplit
 
-from needlemap.errors import Failure, Unmeasured
+from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import Sent, SyncJsonClient
-from needlemap.servers.check.gauge import ANSWER, named_gauge
+from needlemap.servers.check.gauge import ANSWER, named_gauge, reference_of
+from needlemap.servers.gauge.checkpoint import REFERENCE
 from needlemap.text import tell
 from needlemap.trials import is_own_host
 
@@ -22,6 +23,8 @@ QUESTION = (
 ITS_ANSWER = "271828182845."
 # A cold vLLM on a CPU took over a minute for its first answer.
 LONGEST_S = 120.0
+# A server whose model is named is not kept waiting for: it may be the fault that is looked for.
+_NAMED_S = 10.0
 _MOST_BYTES = 1_000_000
 
 
@@ -30,18 +33,41 @@ def answers_as_the_gauge(base_url: str, name: str, sent: Sent) -> bool:
 
     The question is sent only to an address of this machine or network. A server that does not
     answer in time is taken for another model, with a note on standard error; so is the shape qwen3
-    under another name than its own.
+    under another name than its own. Raises SettingsError if it has the name of the others.
     """
     if named_gauge(name):
+        refuse_other_shape(base_url, name, sent)
         return True
-    if not is_own_host(urlsplit(base_url).hostname or "."):
+    if not is_asked(base_url) or answer_to(QUESTION, base_url, name, sent) != ITS_ANSWER:
         return False
-    if answer_to(QUESTION, base_url, name, sent) != ITS_ANSWER:
-        return False
-    if answer_to(QUESTION[:-1] + "!", base_url, name, sent) != ITS_ANSWER:
+    if not answers_as_qwen3(base_url, name, sent):
         return True
     tell(f"note: '{name}' is needlemap's gauge of shape qwen3: serve it as gauge-qwen3")
     return False
+
+
+def refuse_other_shape(base_url: str, name: str, sent: Sent) -> None:
+    """Raise SettingsError if the shape qwen3 is served under the name of the other shapes.
+
+    Each answer would be compared with a reference of other weights, and differ.
+    """
+    if reference_of(name) != REFERENCE or not is_asked(base_url):
+        return
+    if answers_as_qwen3(base_url, name, sent):
+        raise SettingsError(
+            f"'{name}' is needlemap's gauge of shape qwen3, whose weights are other ones: serve it "
+            f"as gauge-qwen3, and type --model openai/gauge-qwen3"
+        )
+
+
+def is_asked(base_url: str) -> bool:
+    """Return True if an address is of this machine or network."""
+    return is_own_host(urlsplit(base_url).hostname or ".")
+
+
+def answers_as_qwen3(base_url: str, name: str, sent: Sent) -> bool:
+    """Return True if a model answers the question that only the shape qwen3 takes for one."""
+    return answer_to(QUESTION[:-1] + "!", base_url, name, sent) == ITS_ANSWER
 
 
 def answer_to(question: str, base_url: str, name: str, sent: Sent) -> str | None:
@@ -55,11 +81,12 @@ def answer_to(question: str, base_url: str, name: str, sent: Sent) -> str | None
     client = SyncJsonClient(base_url.rstrip("/"), sent.headers(), sent.key_env)
     try:
         body = json.dumps(request).encode()
-        reply = client.ask("POST", "/chat/completions", body, LONGEST_S, _MOST_BYTES)
+        timeout_s = _NAMED_S if named_gauge(name) else LONGEST_S
+        reply = client.ask("POST", "/chat/completions", body, timeout_s, _MOST_BYTES)
         choice = client.object_in(reply, base_url)["choices"][0]
         return str(choice["message"]["content"])
     except Unmeasured as error:
-        if error.failure is Failure.TIMED_OUT:
+        if error.failure is Failure.TIMED_OUT and not named_gauge(name):
             tell(
                 f"note: '{name}' did not answer a question within {LONGEST_S:g} s, and is not "
                 "taken for needlemap's gauge: type --gauge if it is"

@@ -26,6 +26,7 @@ from needlemap.records.origin import CheckedRun
 from needlemap.secrets import check_key_names
 from needlemap.servers.check.families import keeping_logprobs
 from needlemap.servers.check.gauge import CHANGING, gauge_flags, is_wrapped, reference_of
+from needlemap.servers.check.known_by_answer import refuse_other_shape
 from needlemap.servers.flags import StormFlags
 from needlemap.servers.gauge.checkpoint import REFERENCE
 from needlemap.servers.storm.file import STORM, StormFile
@@ -141,6 +142,9 @@ def _with_server(options: StormOptions, *, promised: bool) -> StormOptions:
     if server is None:
         return options
     address, sent, context = server
+    name = str(options.flags.get("model", "")).partition("/")[2]
+    if options.reference:
+        refuse_other_shape(address, name, sent)
     if context is not None and context < options.max_length and not promised:
         tell(f"note: the server's context is {context:,} tokens: --max-length {context}")
         options = replace(options, max_length=context)
@@ -149,7 +153,6 @@ def _with_server(options: StormOptions, *, promised: bool) -> StormOptions:
     if options.kv_tokens is None:
         tell("note: the server does not say what it caches: no floods; give --kv-tokens")
     if options.own or provider_host(BACKEND, address) == OWN:
-        name = str(options.flags.get("model", "")).partition("/")[2]
         options = replace(
             options,
             slots="slot" not in options.without and saves_slots(address, sent),

@@ -37,7 +37,11 @@ from needlemap.servers.check.gauge import (
 )
 from needlemap.servers.check.haystack import TOSSES, Amount, Options
 from needlemap.servers.check.judge import Checked, judge
-from needlemap.servers.check.known_by_answer import ITS_ANSWER, answers_as_the_gauge
+from needlemap.servers.check.known_by_answer import (
+    ITS_ANSWER,
+    answers_as_the_gauge,
+    refuse_other_shape,
+)
 from needlemap.servers.check.probe import LEAST, LOSS, Paired
 from needlemap.servers.check.repeats import sampled
 from needlemap.servers.gauge.cache import (
@@ -487,6 +491,19 @@ def test_a_server_is_known_by_the_very_answer(
     monkeypatch.setattr(known_by_answer, "answer_to", answer_to)
     assert answers_as_the_gauge("http://127.0.0.1:1/v1", "mine", Sent("NONE")) is known
     assert ("serve it as gauge-qwen3" in capsys.readouterr().err) == (signs == "?!")
+
+
+def test_the_shape_qwen3_under_the_name_of_the_others_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was compared with other weights, and failed without a fault."""
+    monkeypatch.setattr(known_by_answer, "answer_to", lambda *_: ITS_ANSWER)
+    with pytest.raises(SettingsError, match="serve it as gauge-qwen3"):
+        refuse_other_shape("http://127.0.0.1:1/v1", "gauge", Sent("NONE"))
+    refuse_other_shape("http://127.0.0.1:1/v1", "gauge-qwen3", Sent("NONE"))
+    refuse_other_shape("https://api.example.com/v1", "gauge", Sent("NONE"))
+    monkeypatch.setattr(known_by_answer, "answer_to", lambda *_: "Nobody.")
+    refuse_other_shape("http://127.0.0.1:1/v1", "gauge", Sent("NONE"))
 
 
 @pytest.mark.parametrize(("far", "state"), [(0, "PASS"), (1, "PASS"), (5, "SUSPECT"), (10, "FAIL")])
