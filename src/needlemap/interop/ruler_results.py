@@ -1,11 +1,11 @@
-"""RULER's results as rows: predictions and summaries of NVIDIA/RULER, and the output of NeMo
-Skills, which asks RULER's prompts.
+"""Read RULER's results as rows: predictions and summaries of NVIDIA/RULER, and the output of NeMo
+Skills, which sends RULER's prompts.
 
-A file of either is of one test at one length, which its folder names: MODEL/synthetic/LENGTH/pred/
-TEST.jsonl, and eval-results/ruler.SETUP_LENGTH.TEST/output.jsonl. Elsewhere each prompt has the
-length that its line says. Tests are families of `suite:ruler`. Predictions hold no score: they are
-scored by RULER's own rule, the share of the right texts that the answer holds, of tests named `qa`
-whether it holds one.
+A file of either tool is of one test at one length, which the file's folder names: MODEL/synthetic/
+LENGTH/pred/TEST.jsonl, and eval-results/ruler.SETUP_LENGTH.TEST/output.jsonl. In any other folder
+each prompt has the length that its line states. Tests are families of `suite:ruler`. Predictions
+hold no score. They are scored by RULER's own rule: the share of the right texts that the answer
+holds; for tests named `qa`, 1 if the answer holds any of them.
 """
 
 from __future__ import annotations
@@ -45,193 +45,254 @@ _ENDING = re.compile(r"[-_](\d{3,8}|\d{1,4}[km])$", re.IGNORECASE)
 _NEMO_METRICS = ("is_correct", "symbolic_correct", "judge_correct", "seq_match_ratio")
 
 
-def is_predictions(said: Mapping[str, Any]) -> bool:
-    """Whether a line is one of RULER's predictions."""
-    return {"pred", "outputs"} <= said.keys()
+def is_predictions(line: Mapping[str, Any]) -> bool:
+    """Return True if a line is one of RULER's predictions."""
+    return {"pred", "outputs"} <= line.keys()
 
 
-def is_nemo(said: Mapping[str, Any]) -> bool:
-    """Whether a line is an output of NeMo Skills."""
-    return {"generation", "expected_answer"} <= said.keys()
+def is_nemo(line: Mapping[str, Any]) -> bool:
+    """Return True if a line is an output of NeMo Skills."""
+    return {"generation", "expected_answer"} <= line.keys()
 
 
 def read_predictions(file: Path) -> Log:
-    """The predictions of one test. Raises NeedlemapError."""
+    """Read the predictions of one test. Raises NeedlemapError."""
     test = _CHUNK.sub("", file.stem)
-    folder = _length_folder(file)
-    rows, notes = samples_in(file, lambda said, place: _prediction(said, place, test, folder))
-    notes += _own_lengths(file, folder)
-    return Log(RULER, _model(folder), ruler_family(test), rows, tuple(notes), suite=RULER_SUITE)
-
-
-def _own_lengths(file: Path, folder: Path | None) -> list[str]:
-    if folder is not None:
-        return []
-    return [
-        f"{file.name}: lengths are each prompt's own: in RULER's folders, LENGTH/pred, they are "
-        f"those of the tests"
-    ]
-
-
-def _length_folder(file: Path) -> Path | None:
-    """RULER's folder LENGTH that a file lies in; None elsewhere."""
-    folder = file.absolute().parent.parent
-    is_length = folder.name.isascii() and folder.name.isdecimal()
-    return folder if is_length and 0 < int(folder.name[:20]) <= MOST_TOKENS else None
-
-
-def _model(folder: Path | None) -> str:
-    """The model of a folder MODEL/BENCHMARK/LENGTH; '' where it is not known."""
-    return "" if folder is None else folder.parent.parent.name
-
-
-def _prediction(
-    said: Mapping[str, Any], place: str, test: str, folder: Path | None
-) -> Iterator[ResultRow]:
-    fields = Fields(said, place)
-    right, answer = _right_texts(said, "outputs", place), said.get("pred")
-    if not isinstance(answer, str):
-        raise NeedlemapError(f"{place}: field 'pred' must be a text, got {answer!r:.80}.")
-    length = int(folder.name) if folder else _length(said)
-    yield ResultRow(
-        place,
-        length,
-        0.0,
-        None,
-        scale=UNIT,
-        repeat=fields.whole("index", 0),
-        asked=hash_of([test, length, said.get("index"), right]),
-        reference=shown(", ".join(right)),
-        answer=text_of(answer),
-        realised=_depth(said),
-        scores={BY_LENGTH: _share(answer, right, any_of=test.startswith("qa"))},
+    length_folder = _length_folder(file)
+    rows, notes = samples_in(
+        file,
+        lambda line, place: _prediction(line, place, test=test, length_folder=length_folder),
+    )
+    if length_folder is None:
+        notes.append(
+            f"{file.name}: lengths are each prompt's own: in RULER's folders, LENGTH/pred, they "
+            f"are those of the tests"
+        )
+    return Log(
+        RULER,
+        _model(length_folder),
+        task=ruler_family(test),
+        samples=rows,
+        notes=tuple(notes),
+        suite=RULER_SUITE,
     )
 
 
-def _right_texts(said: Mapping[str, Any], name: str, place: str) -> list[str]:
-    """The right texts of a line. Raises NeedlemapError."""
-    value = said.get(name)
+def _length_folder(file: Path) -> Path | None:
+    """Return RULER's folder LENGTH that a file lies in, or None if it lies in another."""
+    folder = file.absolute().parent.parent
+    if not (folder.name.isascii() and folder.name.isdecimal()):
+        return None
+    # The first digits are enough to see that a number is too large.
+    length = int(folder.name[:20])
+    if not 0 < length <= MOST_TOKENS:
+        return None
+    return folder
+
+
+def _model(length_folder: Path | None) -> str:
+    """Return the model of a folder MODEL/BENCHMARK/LENGTH, or '' if it is not known."""
+    if length_folder is None:
+        return ""
+    return length_folder.parent.parent.name
+
+
+def _prediction(
+    line: Mapping[str, Any],
+    place: str,
+    *,
+    test: str,
+    length_folder: Path | None,
+) -> Iterator[ResultRow]:
+    right_texts = _right_texts(line, "outputs", place)
+    answer = line.get("pred")
+    if not isinstance(answer, str):
+        raise NeedlemapError(f"{place}: field 'pred' must be a text, got {answer!r:.80}.")
+    length = int(length_folder.name) if length_folder else _length(line)
+    yield ResultRow(
+        place,
+        length,
+        depth_percent=0.0,
+        native=None,
+        scale=UNIT,
+        repeat=Fields(line, place).whole("index", least=0),
+        asked=hash_of([test, length, line.get("index"), right_texts]),
+        reference=shown(", ".join(right_texts)),
+        answer=text_of(answer),
+        realised=_depth_percent(line),
+        scores={BY_LENGTH: _share(answer, right_texts, any_of=test.startswith("qa"))},
+    )
+
+
+def _right_texts(line: Mapping[str, Any], name: str, place: str) -> list[str]:
+    """Return the right texts of a line. Raises NeedlemapError."""
+    value = line.get(name)
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
         raise NeedlemapError(f"{place}: field '{name}' must list texts, got {value!r:.80}.")
     return texts
 
 
-def _share(answer: str, right: Sequence[str], *, any_of: bool) -> float:
-    """RULER's score of an answer.
+def _share(answer: str, right_texts: Sequence[str], *, any_of: bool) -> float:
+    """Return RULER's score of an answer, from 0 to 1.
+
+    any_of: one right text is enough for a score of 1.
 
     >>> _share("It is 42.", ["42", "43"], any_of=False), _share("42", ["42", "43"], any_of=True)
     (0.5, 1.0)
     """
-    said = _CONTROL.sub("\n", answer.strip()).strip().lower()
-    found = [text.lower() in said for text in right]
-    return float(any(found)) if any_of else sum(found) / len(found)
+    cleaned = _CONTROL.sub("\n", answer.strip()).strip().lower()
+    matches = [text.lower() in cleaned for text in right_texts]
+    if any_of:
+        return float(any(matches))
+    return sum(matches) / len(matches)
 
 
-def _length(said: Mapping[str, Any]) -> int:
-    """A prompt's own length; 0 where its line does not say it."""
-    length = clean_count(said.get("length")) or 0
-    return length if length <= MOST_TOKENS else 0
+def _length(line: Mapping[str, Any]) -> int:
+    """Return a prompt's own length in tokens, or 0 if its line does not state it."""
+    length = clean_count(line.get("length"))
+    if length is None or length > MOST_TOKENS:
+        return 0
+    return length
 
 
-def _depth(said: Mapping[str, Any]) -> float | None:
-    """Where the needle stands in percent; None where the line does not say it."""
-    place, length = clean_count(said.get("token_position_answer")), _length(said)
-    return None if place is None or not 0 <= place <= length or not length else 100 * place / length
+def _depth_percent(line: Mapping[str, Any]) -> float | None:
+    """Return where the needle stands, or None if the line does not state it."""
+    length = _length(line)
+    position = clean_count(line.get("token_position_answer"))
+    if position is None or length == 0 or position > length:
+        return None
+    return 100 * position / length
 
 
 def summary_rows(text: str, file: Path) -> list[ResultRow]:
-    """Rows of the table that RULER's evaluation writes: tests, their scores in percent, and how
-    many answers were empty. Raises NeedlemapError."""
-    lines = {row[0]: row[1:] for row in csv.reader(StringIO(text)) if row}
-    tests, scores, nulls = (lines.get(name, []) for name in ("Tasks", "Score", "Nulls"))
-    folder = _length_folder(file)
+    """Return the rows of the table that RULER's evaluation writes.
+
+    The table holds tests, their scores in percent, and how many answers were empty. Raises
+    NeedlemapError.
+    """
+    values_by_name = {row[0]: row[1:] for row in csv.reader(StringIO(text)) if row}
+    tests = values_by_name.get("Tasks", [])
+    scores = values_by_name.get("Score", [])
+    nulls = values_by_name.get("Nulls", [])
     if len(tests) != len(scores):
         raise NeedlemapError(
             f"{file.name}: no summary of RULER: {len(tests)} tests and {len(scores)} scores."
         )
+
+    length_folder = _length_folder(file)
     rows = []
-    for column, (test, score) in enumerate(zip(tests, scores, strict=True), 1):
-        place = f"{file.name}, column {column + 1}"
-        told = nulls[column - 1] if column <= len(nulls) else ""
-        asked = told.rpartition("/")[2]
+    for index, (test, score) in enumerate(zip(tests, scores, strict=True)):
+        # The names of the table's rows are its first column.
+        place = f"{file.name}, column {index + 2}"
+        # Empty answers of all answers, e.g. 3/500.
+        null_count = nulls[index] if index < len(nulls) else ""
+        answer_count = null_count.rpartition("/")[2]
         rows.append(
             ResultRow(
                 place,
-                int(folder.name) if folder else 0,
-                0.0,
-                Fields({test: score}, place).number(test),
-                model=_model(folder),
+                length=int(length_folder.name) if length_folder else 0,
+                depth_percent=0.0,
+                native=Fields({test: score}, place).number(test),
+                model=_model(length_folder),
                 task=ruler_family(test or "single"),
                 suite=RULER_SUITE,
                 scorer=BY_LENGTH,
                 scale=_PERCENT,
-                mean=asked != "1",
+                mean=answer_count != "1",
             )
         )
     return rows
 
 
 def is_summary(text: str) -> bool:
-    """Whether a table is a summary of RULER."""
+    """Return True if a table is a summary of RULER."""
     lines = text[:100_000].splitlines()[:3]
     return any(line.replace('"', "").startswith("Tasks,") for line in lines)
 
 
 def read_nemo(file: Path) -> Log:
-    """The output of one benchmark. Raises NeedlemapError."""
-    benchmark = file.absolute().parent.name
-    setup, _, test = benchmark.rpartition(".")
-    named = OUTPUT.fullmatch(file.name)
-    seed = int(named["seed"] or 0) if named else 0
-    rows, notes = samples_in(file, lambda said, place: _nemo_sample(said, place, seed))
-    size = _size(setup, [row.length for row in rows])
-    if size:
-        rows = [replace(row, length=size) for row in rows]
-    folder = file.absolute().parent.parent
-    above = folder.parent if folder.name in ("eval-results", "tmp-eval-results") else folder
-    name, suite = test or benchmark or file.stem, ""
+    """Read the output of one benchmark of NeMo Skills. Raises NeedlemapError."""
+    match = OUTPUT.fullmatch(file.name)
+    seed = int(match["seed"] or 0) if match else 0
+    rows, notes = samples_in(file, lambda line, place: _nemo_sample(line, place, seed=seed))
+
+    benchmark_folder = file.absolute().parent
+    setup, _, test = benchmark_folder.name.rpartition(".")
+    length = _setup_length(setup, [row.length for row in rows])
+    if length:
+        rows = [replace(row, length=length) for row in rows]
+
+    model_folder = benchmark_folder.parent
+    if model_folder.name in ("eval-results", "tmp-eval-results"):
+        model_folder = model_folder.parent
+    task = test or benchmark_folder.name or file.stem
+    suite = ""
     if setup.startswith("ruler"):
-        name, suite = ruler_family(name), RULER_SUITE
-    return Log(NEMO, above.name, name, rows, tuple(notes), suite=suite)
+        task = ruler_family(task)
+        suite = RULER_SUITE
+    return Log(
+        NEMO,
+        model_folder.name,
+        task=task,
+        samples=rows,
+        notes=tuple(notes),
+        suite=suite,
+    )
 
 
-def _size(setup: str, lengths: Sequence[int]) -> int:
-    """The length that a setup is named after (`llama_128k`), if it can be that of these prompts;
-    0 if not.
+def _setup_length(setup: str, lengths: Sequence[int]) -> int:
+    """Return the length that a setup is named after, e.g. `llama_128k`, in tokens.
 
-    >>> _size("ruler.llama_4096", [3_900, 4_090]), _size("ruler.llama_4k", [4_090]), _size("x", [9])
-    (4096, 4096, 0)
+    Return 0 if there is none, or if it cannot be that of these prompts: the longest of them must
+    fill more than half of it, and fit.
+
+    lengths: of the prompts, in tokens.
+
+    >>> _setup_length("ruler.llama_4096", [3_900, 4_090]), _setup_length("ruler.llama_4k", [4_090])
+    (4096, 4096)
+    >>> _setup_length("x", [9])
+    0
     """
-    named = _ENDING.search(setup)
-    if named is None or not lengths:
+    match = _ENDING.search(setup)
+    if match is None or not lengths:
         return 0
-    words = named[1].lower()
-    number = int(words.rstrip("km"))
-    by = {"k": (1_000, 1_024), "m": (1_000_000, 1 << 20)}.get(words[-1], (1,))
-    fits = [number * each for each in by if number * each / 2 < max(lengths) <= number * each]
-    return fits[-1] if fits else 0
+    ending = match[1].lower()
+    number = int(ending.rstrip("km"))
+    # RULER's 4k is 4,000 or 4,096 tokens.
+    units_by_suffix = {"k": (1_000, 1_024), "m": (1_000_000, 1 << 20)}
+    units = units_by_suffix.get(ending[-1], (1,))
+    longest = max(lengths)
+    fitting = [number * unit for unit in units if number * unit / 2 < longest <= number * unit]
+    if not fitting:
+        return 0
+    return fitting[-1]
 
 
-def _nemo_sample(said: Mapping[str, Any], place: str, seed: int) -> Iterator[ResultRow]:
-    wanted, answer = said.get("expected_answer"), said.get("generation")
-    texts = wanted if isinstance(wanted, list) else [wanted]
-    names = [name for name in said if name in _NEMO_METRICS and score_of(said[name]) is not None]
-    index = said.get("index", said.get("id"))
+def _nemo_sample(line: Mapping[str, Any], place: str, *, seed: int) -> Iterator[ResultRow]:
+    expected = line.get("expected_answer")
+    right_texts = expected if isinstance(expected, list) else [expected]
+    index = line.get("index", line.get("id"))
+    question = ""
+    # Lines that hold RULER's prompt state its length. Their question would be the whole prompt.
+    if "length" not in line:
+        question = shown(line.get("question") or line.get("problem"))
+    scores = {name: score_of(value) for name, value in line.items() if name in _NEMO_METRICS}
+    scores = {name: score for name, score in scores.items() if score is not None}
     yield ResultRow(
         place,
-        _length(said),
-        0.0,
-        None,
+        length=_length(line),
+        depth_percent=0.0,
+        native=None,
         scale=UNIT,
         version=seed + 1,
         repeat=number_of(index, place),
-        asked=hash_of([index, wanted]),
-        question="" if "length" in said else shown(said.get("question") or said.get("problem")),
-        reference=shown(", ".join(map(str, texts))),
-        answer=text_of(answer),
-        realised=_depth(said),
-        completion_tokens=clean_count(said.get("num_generated_tokens")),
-        scores={name: score_of(said[name]) for name in names},
-        error="" if names else "not evaluated: no is_correct in the file",
+        asked=hash_of([index, expected]),
+        question=question,
+        reference=shown(", ".join(map(str, right_texts))),
+        answer=text_of(line.get("generation")),
+        realised=_depth_percent(line),
+        completion_tokens=clean_count(line.get("num_generated_tokens")),
+        scores=scores,
+        error="" if scores else "not evaluated: no is_correct in the file",
     )
