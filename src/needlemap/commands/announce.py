@@ -1,8 +1,8 @@
-"""Messages about a run. Before it: its size, its highest cost, and warnings. After it: why it
-stopped, which trials failed, and the exit code.
+"""Print messages about a run. Before it: its size, its highest cost, and warnings. After it: why
+it stopped, which trials failed, and the exit code.
 
-A command ends on SIGTERM as on Ctrl-C: it comes from kill, from a cluster's or a container's
-time limit, and nothing is lost.
+SIGTERM ends a command as Ctrl-C does, and nothing is lost. The signal comes from kill, or from the
+time limit of a cluster or a container.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections import Counter
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -44,12 +43,13 @@ from needlemap.stats.verdicts import NO_RESULT, PASS, WRONG_SETTINGS, Verdict, e
 from needlemap.text import counted, show, show_data, tell
 from needlemap.trials.build import Experiment
 
-INTERRUPTED = (130, 143)  # SIGINT, SIGTERM: 128 + the number, as a shell has it
+# Exit codes after SIGINT and SIGTERM: 128 + the signal's number, as in a shell.
+INTERRUPTED = (130, 143)
 T = TypeVar("T")
 
 
 class Shown(Protocol):
-    """The flags of a command that say how its finding is shown."""
+    """The flags of a command that set how its finding is shown."""
 
     @property
     def json(self) -> bool:
@@ -69,239 +69,287 @@ class Shown(Protocol):
 
 
 def tell_rules(chosen: Chosen) -> None:
-    """Which rules an older tool's names bring."""
+    """Print which rules an older tool's names bring with them."""
     if chosen.note:
         tell(f"note: {chosen.note}")
 
 
 def families_line(suite: str, asking: FamiliesToAsk) -> str:
-    """Several families before their prompts are built: how many trials, and how many are
-    scored."""
-    trials, scored = (
-        [getattr(each, name) for each in asking.ahead] for name in ("trials", "scored")
-    )
-    counts = f", {sum(trials):,} trials" if None not in trials else ""
-    done = f", {sum(scored):,} already scored" if None not in scored and sum(scored) else ""
-    return f"suite {suite}: {len(asking.ahead)} families{counts}{done}"
+    """Return how many families, trials and scored trials a suite has, before prompts are built."""
+    trials = _total(family.trials for family in asking.ahead)
+    scored = _total(family.scored for family in asking.ahead)
+    line = f"suite {suite}: {len(asking.ahead)} families"
+    if trials is not None:
+        line = f"{line}, {trials:,} trials"
+    if scored:
+        line = f"{line}, {scored:,} already scored"
+    return line
 
 
-def tell_notes(experiment: Experiment, told: set[str]) -> None:
+def _total(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of some counts, or None if one of them is not known."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+def tell_notes(experiment: Experiment, printed: set[str]) -> None:
     """Print the notes on documents, before prompts are written.
 
-    told: notes that earlier families already printed.
+    printed: notes that earlier families already printed. These are added.
     """
     for note in notes_on(experiment):
-        if note not in told and not experiment.settings.quiet:
+        if note not in printed and not experiment.settings.quiet:
             tell(f"note: {note}")
-        told.add(note)
+        printed.add(note)
 
 
 def next_line(session: Session) -> str:
-    """What a run that seeks asks next."""
-    asks = Counter(trial.cell.length_tokens for trial in session.todo)
+    """Return which prompts a run that seeks a length sends next."""
+    lengths = sorted({trial.cell.length_tokens for trial in session.todo})
     haystacks = len({trial.repeat for trial in session.todo})
-    return (
-        f"asking {counted(haystacks, 'haystack')} at {', '.join(map(tokens_label, sorted(asks)))}"
-    )
+    return f"asking {counted(haystacks, 'haystack')} at {', '.join(map(tokens_label, lengths))}"
 
 
 def _announce_seek(session: Session) -> None:
     experiment = session.experiment
-    settings, lengths = experiment.settings, experiment.grid.lengths
+    settings = experiment.settings
+    shortest = tokens_label(experiment.grid.lengths[0])
+    longest = tokens_label(experiment.grid.lengths[-1])
     lines = [
         f"{settings.model} · {experiment.task.name} · seeking {settings.seek:g} % "
-        f"within {settings.within:g} %, {tokens_label(lengths[0])} to {tokens_label(lengths[-1])} "
-        f"tokens "
+        f"within {settings.within:g} %, {shortest} to {longest} tokens "
         f"({experiment.tokenizer.name})",
         *(f"note: {note}" for note in notes_on(experiment)),
-        *([next_line(session)] if session.todo else ["nothing is left to ask"]),
     ]
+    if session.todo:
+        lines.append(next_line(session))
+    else:
+        lines.append("nothing is left to ask")
     tell("\n".join(lines))
 
 
 def announce(session: Session) -> None:
-    """Print the size of a run and warnings that its settings do not show."""
+    """Print the size of a run, and warnings that its settings do not show."""
     experiment = session.experiment
     if experiment.settings.seek is not None:
         _announce_seek(session)
         return
-    notes = (f"note: {note}" for note in notes_on(experiment))
-    lines = [_asked_line(experiment), *notes, *_begun_lines(session), *_surprises(session)]
-    tell("\n".join([*lines, *(_most(session) if session.todo else ())]))
+
+    lines = [
+        _size_line(experiment),
+        *(f"note: {note}" for note in notes_on(experiment)),
+        *_progress_lines(session),
+        *_warnings(session),
+    ]
+    if session.todo:
+        lines += _limit_lines(session)
+    tell("\n".join(lines))
 
 
-def _asked_line(experiment: Experiment) -> str:
-    """The model, the task, how many trials, how many tokens."""
-    grid, settings = experiment.grid, experiment.settings
-    lengths, depths = len(grid.lengths), len(grid.depths)
-    first = sum(not trial.second for trial in experiment.trials)
-    trials, twice = counted(first, "trial"), len(experiment.trials) - first
+def _size_line(experiment: Experiment) -> str:
+    """Return a line with the model, the task, and how many trials and tokens there are."""
+    settings = experiment.settings
+    first_trials = sum(not trial.second for trial in experiment.trials)
+    trials = counted(first_trials, "trial")
     if not experiment.ready:
-        axes = counted(lengths, "length"), counted(depths, "depth"), str(settings.repeats)
-        whole = lengths * depths * settings.repeats == first  # else cells share prompts
-        trials = f"{' x '.join(axes)} {'=' if whole else 'in'} {trials}"
-    again = f", {twice:,} of them asked twice" if twice else ""
-    fed = experiment.tokens_fed
-    own = "" if fed is None else f", {fed:,} of the model's own"
-    return (
-        f"{settings.model} · {experiment.task.name} · {trials}{again} · "
-        f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name}){own}"
-    )
+        lengths = len(experiment.grid.lengths)
+        depths = len(experiment.grid.depths)
+        axes = [counted(lengths, "length"), counted(depths, "depth"), str(settings.repeats)]
+        # If cells share prompts, there are fewer trials than the product.
+        is_product = lengths * depths * settings.repeats == first_trials
+        trials = f"{' x '.join(axes)} {'=' if is_product else 'in'} {trials}"
+    second_trials = len(experiment.trials) - first_trials
+    if second_trials:
+        trials = f"{trials}, {second_trials:,} of them asked twice"
+
+    tokens = f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name})"
+    own_tokens = experiment.tokens_fed
+    if own_tokens is not None:
+        tokens = f"{tokens}, {own_tokens:,} of the model's own"
+    return f"{settings.model} · {experiment.task.name} · {trials} · {tokens}"
 
 
-def _begun_lines(session: Session) -> Iterator[str]:
-    """Until when it is asked, and what of it was asked before."""
-    experiment, left = session.experiment, len(session.unanswered)
-    settings, kept = experiment.settings, len(session.todo) - left
-    if settings.until:
+def _progress_lines(session: Session) -> Iterator[str]:
+    """Yield when a run stops, and how much of it was measured before."""
+    experiment = session.experiment
+    unanswered = len(session.unanswered)
+    answered = len(session.todo) - unanswered
+    if experiment.settings.until:
         planned = PlannedPairs.of(experiment)
         yield f"until decided: {planned.goal.label}: {planned.cost(experiment).label}"
-    if session.done or kept:
-        yield f"{session.done} already scored, {left} to ask"
-    if kept:
+    if session.done or answered:
+        yield f"{session.done} already scored, {unanswered} to ask"
+    if answered:
         scorer = f"scorer {experiment.scorer.name}, rule {rule_of(experiment.scorer)}"
-        yield f"{kept} answers are kept and scored anew: {scorer}"
+        yield f"{answered} answers are kept and scored anew: {scorer}"
 
 
-def _surprises(session: Session) -> Iterator[str]:
-    """Notes and warnings: what the settings silently would not say."""
+def _warnings(session: Session) -> Iterator[str]:
+    """Yield notes and warnings about what settings do not show by themselves."""
     experiment = session.experiment
     trials = experiment.trials
-    for what, count in zip(("lengths", "depths"), experiment.grid.duplicates, strict=True):
+    for axis, count in zip(("lengths", "depths"), experiment.grid.duplicates, strict=True):
         if count:
-            yield f"note: {what} hold {counted(count, 'value')} twice (rounded): asked once"
+            yield f"note: {axis} hold {counted(count, 'value')} twice (rounded): asked once"
     if any(trial.haystack_repeated for trial in trials):
         yield "warning: the haystack is shorter than the longest prompt and is repeated"
-    if collided := sorted({word for trial in trials for word in trial.collisions}):
-        yield f"warning: the haystack already holds {', '.join(map(repr, collided))}"
-    if given := experiment.given_away:
-        yield f"warning: the question gives its answer away: {given[0]}"
+    collisions = sorted({word for trial in trials for word in trial.collisions})
+    if collisions:
+        yield f"warning: the haystack already holds {', '.join(map(repr, collisions))}"
+    questions = experiment.given_away
+    if questions:
+        yield f"warning: the question gives its answer away: {questions[0]}"
     if experiment.traits.render is not None and begins_twice(trials[0].prompt):
         yield "warning: prompts begin with the same token twice: does the template spell it?"
     if not session.done and is_replaced(session.folder, experiment):
         path = session.folder.path
         yield f"note: nothing was answered in the run that {path} held: it is replaced"
-    if missed := [abs(trial.prompt.off_by) for trial in trials if trial.prompt.off_by]:
-        most = counted(max(missed), "token")
-        yield f"warning: {len(missed)} prompts miss their length, by {most} at most (recorded)"
+    misses = [abs(trial.prompt.off_by) for trial in trials if trial.prompt.off_by]
+    if misses:
+        largest = counted(max(misses), "token")
+        yield f"warning: {len(misses)} prompts miss their length, by {largest} at most (recorded)"
 
 
-def _most(session: Session) -> list[str]:
-    """What asking will cost at most, and whether a limit may cut it short; nothing where
-    neither a server nor a limit is there."""
-    experiment, budget = session.experiment, session.spent()
-    settings, most = experiment.settings, session.most(session.unanswered)
-    judge = judged_usd(experiment, session.todo)
-    limited = settings.limit_usd is not None or settings.limit_tokens is not None
-    if not (limited or experiment.traits.remote or judge != 0):
+def _limit_lines(session: Session) -> list[str]:
+    """Return what the answers will cost at most, and whether a limit may stop the run early.
+
+    Return no line if the model is on this machine, no price is due and no limit is set.
+    """
+    experiment = session.experiment
+    settings = experiment.settings
+    budget = session.spent()
+    most = session.most(session.unanswered)
+    judge_usd = judged_usd(experiment, session.todo)
+    is_limited = settings.limit_usd is not None or settings.limit_tokens is not None
+    if not (is_limited or experiment.traits.remote or judge_usd != 0):
         return []
-    lines = [f"at most {most.tokens:,} tokens, every answer using its whole budget"]
+
+    cost = f"at most {most.tokens:,} tokens, every answer using its whole budget"
     if budget.prices.usd(1, 0, 1) is None:
-        lines[0] += "; no price is known"
+        cost = f"{cost}; no price is known"
     elif most.usd:
-        lines[0] += f"; ${most.usd:.4f} ({price_source(settings)})"
-    if judge != 0:
-        lines[0] += f"; judge: {'no price is known' if judge is None else f'${judge:.4f} more'}"
-    if limited and budget.cuts(most + Reserved(0, judge or 0.0)):
-        sure = _sure(session, budget)
+        cost = f"{cost}; ${most.usd:.4f} ({price_source(settings)})"
+    if judge_usd is None:
+        cost = f"{cost}; judge: no price is known"
+    elif judge_usd != 0:
+        cost = f"{cost}; judge: ${judge_usd:.4f} more"
+    lines = [cost]
+    if is_limited and budget.cuts(most + Reserved(tokens=0, usd=judge_usd or 0.0)):
         lines.append(
-            f"note: a limit may cut this short ({budget.state()} used): {sure} of "
-            f"{counted(len(session.todo), 'trial')} fit for certain. Short lengths are asked first"
+            f"note: a limit may cut this short ({budget.state()} used): "
+            f"{_certain_trials(session, budget)} of {counted(len(session.todo), 'trial')} fit for "
+            f"certain. Short lengths are asked first"
         )
     return lines
 
 
-def _sure(session: Session, budget: Budget) -> int:
-    """How many of the trials fit into what is left, all answers using their whole budget;
-    shortest first."""
-    judge = Reserved(0, judged_usd(session.experiment, session.todo[:1]) or 0.0)
-    total, sure = Reserved(0, 0.0), 0
+def _certain_trials(session: Session, budget: Budget) -> int:
+    """Return how many trials, shortest first, fit into the limits with answers of full length."""
+    judge_usd = judged_usd(session.experiment, session.todo[:1])
+    judge = Reserved(tokens=0, usd=judge_usd or 0.0)
+    total = Reserved(tokens=0, usd=0.0)
+    certain = 0
     for trial in chain.from_iterable(by_length(session.todo)):
         total += session.most([trial]) + judge
         if budget.cuts(total):
             break
-        sure += 1
-    return sure
+        certain += 1
+    return certain
 
 
-def notes(model: Model | None) -> None:
-    """What a back end has to say about its model before it is asked."""
-    for note in model.notes if model else ():
+def tell_model_notes(model: Model | None) -> None:
+    """Print the notes of a back end on its model, before the first request."""
+    if model is None:
+        return
+    for note in model.notes:
         tell(f"note: {note}")
 
 
 class Ending:
-    """Which of the two signals asked for the end, as an exit code."""
+    """Run coroutines until they end, or until SIGINT or SIGTERM interrupts them.
+
+    Attributes:
+        code: The exit code of an interruption. It depends on the signal.
+    """
 
     code = INTERRUPTED[0]
     _task: asyncio.Task[Any] | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """`asyncio.run`, cancelled by either signal. Raises KeyboardInterrupt then."""
+        """Run a coroutine as `asyncio.run` does. Raises KeyboardInterrupt after either signal."""
         try:
             with asyncio.Runner() as runner:
-                runner.get_loop().call_soon(self._note_task)  # before the first step of its task
+                # The loop calls this before the first step of the coroutine's task.
+                runner.get_loop().call_soon(self._note_task)
                 return runner.run(coroutine)
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         finally:
             self._task = None
 
-    def finish(self, coroutine: Coroutine[Any, Any, T], then: str) -> T | None:
-        """Its result; None where it was interrupted, which is said, and what to type then."""
+    def finish(self, coroutine: Coroutine[Any, Any, T], advice: str) -> T | None:
+        """Return the result of a coroutine, or print that it was interrupted and return None.
+
+        advice: what to type after an interruption, as a sentence.
+        """
         try:
             return self.run(coroutine)
         except KeyboardInterrupt:
-            tell(f"\nneedlemap: interrupted. {then}")
+            tell(f"\nneedlemap: interrupted. {advice}")
             return None
 
     def _note_task(self) -> None:
-        """Keep the one task that there is when the loop starts: the coroutine's."""
+        """Keep the only task that exists when the loop starts: the coroutine's."""
         (self._task,) = asyncio.all_tasks()
 
     def terminate(self, number: int, frame: FrameType | None) -> None:
-        """Do what Ctrl-C does here and now; where it is ignored, as behind an ampersand, what
-        it would do."""
+        """Handle SIGTERM as Ctrl-C is handled at this moment.
+
+        If Ctrl-C is ignored, as in a shell's background job, do what it would do otherwise.
+        """
         self.code = INTERRUPTED[1]
         handler = signal.getsignal(signal.SIGINT)
         if callable(handler):
             handler(number, frame)
         elif self._task is not None:
             self._task.cancel()
-            self._task.get_loop().call_soon_threadsafe(int)  # wakes a loop that waits
+            # Any call wakes a loop that waits.
+            self._task.get_loop().call_soon_threadsafe(int)
         else:
             signal.default_int_handler(number, frame)
 
 
 @contextmanager
 def terminable() -> Iterator[Ending]:
-    """Inside, SIGTERM raises KeyboardInterrupt as SIGINT does. In the main thread only."""
+    """Let SIGTERM raise KeyboardInterrupt inside, as SIGINT does. Use it in the main thread."""
     ending = Ending()
-    before = signal.signal(signal.SIGTERM, ending.terminate)
+    previous_handler = signal.signal(signal.SIGTERM, ending.terminate)
     try:
         yield ending
     finally:
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, previous_handler or signal.SIG_DFL)
 
 
 def interrupted(settings: Settings, path: Path, code: int) -> int:
-    """Print why a run was interrupted. Returns the exit code."""
-    kept = (
-        f"What was scored is kept; to go on: the same command with -o {path}"
-        if settings.save
-        else ""
-    )
-    tell(f"needlemap: interrupted. {kept}".rstrip())
+    """Print that a run was interrupted, and how to resume it. Return its exit code, `code`."""
+    message = "needlemap: interrupted."
+    if settings.save:
+        message = f"{message} What was scored is kept; to go on: the same command with -o {path}"
+    tell(message)
     return code
 
 
 def going_on(path: Path) -> str:
-    """What goes on in a folder."""
+    """Return how to resume what a folder holds."""
     return f"To go on: the same command with -o {path}"
 
 
 def say_stopped(why: str, path: Path) -> None:
-    """Why not all was asked, and how it goes on; nothing where all was."""
+    """Print why not all prompts were sent, and how to resume. why: '' if all were sent."""
     if why:
         tell(f"needlemap: not all was asked: {why.rstrip('.')}. {going_on(path)}")
 
@@ -318,15 +366,19 @@ def show_finding(
     *,
     brief: bool = False,
 ) -> int:
-    """Print a report, as JSON where that was typed, and write it for CI; the exit code. path:
-    its folder, of which there is a page. brief: whether people see the last line alone."""
+    """Print a report, write it for CI, and return the exit code.
+
+    typed: the flags that set how it is shown. path: the report's folder, if a page can be made of
+    it. brief: print only the last line, unless JSON was typed.
+    """
     code = code_of(report, typed)
     if typed.json:
         show_json(to_json(report) | {"exit_code": code})
     elif brief:
         show(report.last)
     else:
-        if path is not None:  # the verdict is the last line
+        # The path comes first, because the verdict is the last line.
+        if path is not None:
             page = f"needlemap report {path} -o {report.kind}.html"
             tell(f"\n{report.kind}: {path}\npage: {page}\n")
         show_report(report)
@@ -336,71 +388,94 @@ def show_finding(
 
 
 def code_of(report: Report, typed: Shown) -> int:
-    """The exit code of a report's verdict, and 0 of one without."""
+    """Return the exit code of a report's verdict, or 0 if it has none."""
     if report.verdict is None:
         return 0
     return exit_code(report.verdict.word, typed.on_undecided, exit_zero=typed.exit_zero)
 
 
 def ending_code(outcome: Outcome, session: Session, path: Path) -> int:
-    """What stopped a family's asking or failed in it, in one line each; the exit code. path:
-    what to type to go on."""
+    """Print what stopped a family or failed in it, and return the exit code.
+
+    path: the folder to type to resume.
+    """
     for warning in outcome.warnings:
         tell(f"warning: {warning}")
-    experiment, folder = session.experiment, RunFolder(session.folder.path)
-    kept = False
-    if (outcome.canary or outcome.hopeless) and experiment.settings.save:  # answers stay
-        kept = outcome.scored > 0 or (folder.exists and not is_unanswered(folder))
     if outcome.canary:
-        elsewhere = (
-            f" Other settings want another folder than {path}: give one with -o." if kept else ""
-        )
-        tell(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}")
+        message = f"needlemap: stopped before spending more. {outcome.canary}"
+        if _has_kept_answers(outcome, session):
+            message = f"{message} Other settings want another folder than {path}: give one with -o."
+        tell(message)
         return WRONG_SETTINGS
     if outcome.hopeless:
-        again = f" To go on once it is mended: the same command with -o {path}" if kept else ""
-        ends = not again or outcome.hopeless.endswith((".", "!", "?"))  # as typed, without a dot
-        why = outcome.hopeless if ends else f"{outcome.hopeless}."
-        tell(f"needlemap: stopped, every request would fail: {why}{again}")
+        reason = outcome.hopeless
+        if _has_kept_answers(outcome, session):
+            # A reason can end with a line to type, which has no full stop.
+            if not reason.endswith((".", "!", "?")):
+                reason = f"{reason}."
+            reason = f"{reason} To go on once it is mended: the same command with -o {path}"
+        tell(f"needlemap: stopped, every request would fail: {reason}")
         return WRONG_SETTINGS
     if outcome.refused_from:
-        fitting = [length for length in experiment.grid.lengths if length < outcome.refused_from]
+        lengths = session.experiment.grid.lengths
+        fitting = [length for length in lengths if length < outcome.refused_from]
         advice = f"Use --lengths up to {max(fitting):,}." if fitting else "Use shorter --lengths."
         tell(
             f"needlemap: the model refused prompts of {outcome.refused_from:,} tokens and more "
             f"({outcome.refusal}). {advice}"
         )
         return WRONG_SETTINGS
-    missing = _missing(outcome, session, path)
-    if missing is None:
+
+    verdict = _missing_verdict(outcome, session, path)
+    if verdict is None:
         return exit_code(PASS)
     if not outcome.stopped:
         _tell_failures(outcome, session.experiment.settings)
-    tell(missing.line("run"))
-    return exit_code(missing.word)
+    tell(verdict.line("run"))
+    return exit_code(verdict.word)
+
+
+def _has_kept_answers(outcome: Outcome, session: Session) -> bool:
+    """Return True if the run's folder keeps answers, of this start or of an earlier one."""
+    if not session.experiment.settings.save:
+        return False
+    if outcome.scored > 0:
+        return True
+    folder = RunFolder(session.folder.path)
+    return folder.exists and not is_unanswered(folder)
 
 
 def _tell_failures(outcome: Outcome, settings: Settings) -> None:
-    """Print which prompts were set aside, and if nothing was printed before, why others failed."""
-    for each in outcome.aside:
-        tell(f"needlemap: set aside: {each}")
-    for kind, words in outcome.words.items() if settings.quiet else ():
-        tell(f"needlemap: {kind}: {words}")
-    for advice in filter(None, (given_to_own(kind, settings) for kind in outcome.failures)):
-        tell(f"needlemap: {advice}")
+    """Print which prompts were set aside, and why others failed.
+
+    Unless the run is quiet, the words of each failure were printed before.
+    """
+    for prompt in outcome.aside:
+        tell(f"needlemap: set aside: {prompt}")
+    if settings.quiet:
+        for kind, words in outcome.words.items():
+            tell(f"needlemap: {kind}: {words}")
+    for kind in outcome.failures:
+        advice = given_to_own(kind, settings)
+        if advice:
+            tell(f"needlemap: {advice}")
 
 
-def _missing(outcome: Outcome, session: Session, path: Path) -> Verdict | None:
-    """The verdict on a run of which trials are missing; None where all were measured."""
+def _missing_verdict(outcome: Outcome, session: Session, path: Path) -> Verdict | None:
+    """Return the verdict on a run with missing trials, or None if all were measured."""
     if outcome.stopped:
-        why = outcome.stopped.rstrip(".")
-        again = f"to go on: the same command with a higher limit and -o {path}"
-        return Verdict(NO_RESULT, f"stopped by the budget: {why}", next=again)
+        return Verdict(
+            NO_RESULT,
+            f"stopped by the budget: {outcome.stopped.rstrip('.')}",
+            next=f"to go on: the same command with a higher limit and -o {path}",
+        )
     if not outcome.failures:
         return None
+
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
-    saves = session.experiment.settings.save
-    again = f"to ask them again: the same command with -o {path}" if saves else ""
-    if {*outcome.failures} == {Failure.ORACLE}:
-        again = "with this model that stays so"
-    return Verdict(NO_RESULT, f"not measured: {kinds}", next=again)
+    remedy = ""
+    if set(outcome.failures) == {Failure.ORACLE}:
+        remedy = "with this model that stays so"
+    elif session.experiment.settings.save:
+        remedy = f"to ask them again: the same command with -o {path}"
+    return Verdict(NO_RESULT, f"not measured: {kinds}", next=remedy)

@@ -30,8 +30,8 @@ from needlemap.commands.announce import (
     families_line,
     interrupted,
     next_line,
-    notes,
     show_json,
+    tell_model_notes,
     tell_rules,
     terminable,
 )
@@ -296,7 +296,7 @@ class Terminal(ShowingObserver):
             tell(f"\n{name}")
         announce(session)
         if not self._noted:
-            notes(model)
+            tell_model_notes(model)
         self._noted = True
 
     def map_view(self, session: Session) -> type[MapView] | None:
