@@ -1,9 +1,9 @@
-"""A context of the needlehaystack family: a haystack with its needles, each behind a full
+"""Build contexts of the needlehaystack family: a haystack with its needles, each behind a full
 stop.
 
-The haystack is a folder of text files, all on end, repeated until long enough, in the order of
-their names (the originals: of the file system) and read as UTF-8. It is read and tokenised
-once for all cells asked of it.
+The haystack is a folder of text files, which are joined and repeated until they are long enough.
+They are joined in the order of their names (the originals take the file system's order) and read
+as UTF-8. A haystack is read and tokenised once for all its cells.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ Decode = Callable[[list[int]], str]
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """Haystack and needles in order, as spans.
+    """A haystack and its needles.
 
-    insertion_percents: where each needle went, in percent of the text with it; empty at depth
-    100, as in the original.
+    Attributes:
+        spans: Pieces of haystack and needles, in the order of the text.
+        insertion_percents: Where each needle is, in percent of the text with it. Empty at depth
+            100, as in the original.
     """
 
     spans: tuple[Span, ...]
@@ -43,7 +45,7 @@ class Filled:
 
     @property
     def text(self) -> str:
-        """Its text. Bytes of a character that was cut become U+FFFD."""
+        """Return the text. Bytes of a character that was cut become U+FFFD."""
         return b"".join([span.data for span in self.spans]).decode("utf-8", errors="replace")
 
 
@@ -56,20 +58,29 @@ def context(
     final_context_length_buffer: int = 200,
     tokenizer: str | Tokenizer = "gpt-4",
 ) -> str:
-    """A context as the originals build it. Give `needle`, or `needles` to spread from
-    depth_percent on.
+    """Return a context as the originals build it.
 
-    context_length: tokens of haystack and needles together, plus the buffer. tokenizer: a name
-    or path (see `needlemap.tokenizers.load`), or a Tokenizer. A haystack that is too short is
-    repeated; a length below buffer and needles goes wrong as in the originals: what is left
-    over comes off the haystack's end. Raises HaystackError, SettingsError, VocabularyMissing.
+    Give `needle`, or `needles` to spread from depth_percent on. context_length: tokens of haystack
+    and needles together, plus the buffer. tokenizer: a name or path (see
+    `needlemap.tokenizers.load`), or a Tokenizer.
+
+    A haystack that is too short is repeated. A length below buffer and needles goes wrong as in
+    the originals: the missing tokens are cut from the haystack's end. Raises HaystackError,
+    SettingsError, VocabularyMissing.
     """
     if (needle is None) == (not needles):
         raise SettingsError("Give either 'needle' or 'needles', one of the two.")
-    hidden = [needle] if needle is not None else needles or ()
-    return fill(
-        haystack_dir, context_length, depth_percent, hidden, final_context_length_buffer, tokenizer
-    ).text
+    if needle is not None:
+        needles = [needle]
+    filled = fill(
+        haystack_dir,
+        context_length,
+        depth_percent=depth_percent,
+        needles=needles or (),
+        buffer=final_context_length_buffer,
+        tokenizer=tokenizer,
+    )
+    return filled.text
 
 
 def fill(
@@ -80,118 +91,150 @@ def fill(
     buffer: int,
     tokenizer: str | Tokenizer,
 ) -> Filled:
-    """`context` before it becomes text."""
+    """Return the context of `context` as spans of tokens.
+
+    The parameters are those of `context`. Raises HaystackError, SettingsError, VocabularyMissing.
+    """
     if context_length < 1:
         raise SettingsError(f"context_length must be at least 1 token, got {context_length}.")
     if not 0 <= depth_percent <= 100:
         raise SettingsError(f"depth_percent must lie in 0..100, got {depth_percent}.")
-    made = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
-    hidden = [made.index(needle.encode()) for needle in needles]
-    haystack = background(haystack_dir, context_length, made)
-    kept = room(len(haystack), context_length - buffer, sum(map(len, hidden)))
-    return spread(haystack.span(0, kept), hidden, depth_percent, full_stops(made))
+    if isinstance(tokenizer, str):
+        tokenizer = load_tokenizer(tokenizer)
+    needle_tokens = [tokenizer.index(needle.encode()) for needle in needles]
+    haystack = background(haystack_dir, context_length, tokenizer)
+    kept_tokens = room(
+        len(haystack),
+        context_length - buffer,
+        needles=sum(len(tokens) for tokens in needle_tokens),
+    )
+    return spread(
+        haystack.span(0, kept_tokens),
+        needle_tokens,
+        depth_percent=depth_percent,
+        stops=full_stops(tokenizer),
+    )
 
 
 def room(haystack: int, budget: int, needles: int) -> int:
-    """Haystack tokens kept, by the rules of Python's slices when the needles need more than
-    the budget.
+    """Return how many haystack tokens are kept.
+
+    If the needles need more than the budget, the number is that of the original's Python slice.
+
+    haystack, budget, needles: tokens.
 
     >>> room(1000, 800, 24), room(500, 800, 24), room(210, 10, 24), room(100, -100, 24)
     (776, 500, 196, 0)
     """
     if haystack + needles <= budget:
         return haystack
-    left = budget - needles
-    return min(left, haystack) if left >= 0 else max(0, haystack + left)
+    rest = budget - needles
+    if rest >= 0:
+        return min(rest, haystack)
+    # A slice that ends at a negative number cuts that many tokens from the end.
+    return max(0, haystack + rest)
 
 
 def spread(
-    haystack: Span, needles: Sequence[TokenText], depth: float, stops: frozenset[int]
+    haystack: Span, needles: Sequence[TokenText], depth_percent: float, stops: frozenset[int]
 ) -> Filled:
-    """The needles at equal steps from `depth` (percent) up to, not including, 100; at 100 all
-    at the end.
+    """Place needles at equal steps from a depth up to 100, which itself is left out.
 
-    Each is placed in the text that holds those before it, so a needle's own full stop may take
-    the next one.
+    At depth 100 all needles are at the end. Each needle is placed in the text that holds those
+    before it, so the next one can go behind a needle's own full stop. stops: tokens of a full stop.
     """
-    step = (100 - depth) / len(needles)
+    step = (100 - depth_percent) / len(needles)
     filled = Filled((haystack,))
     for needle in needles:
-        if depth == 100:
+        if depth_percent == 100:
             filled = Filled((*filled.spans, needle.span()))
             continue
         ids = np.concatenate([span.ids for span in filled.spans])
-        point = behind_full_stop(ids, int(len(filled) * (depth / 100)), stops)
-        percents = (*filled.insertion_percents, point / (len(filled) + len(needle)) * 100)
-        filled = Filled(inserted(filled.spans, point, needle), percents)
-        depth += step
+        position = behind_full_stop(ids, int(len(filled) * (depth_percent / 100)), stops=stops)
+        percent = position / (len(filled) + len(needle)) * 100
+        filled = Filled(
+            inserted(filled.spans, position, needle=needle),
+            insertion_percents=(*filled.insertion_percents, percent),
+        )
+        depth_percent += step
     return filled
 
 
-def inserted(spans: Sequence[Span], point: int, needle: TokenText) -> tuple[Span, ...]:
-    """The spans with a needle before token `point` of them all."""
+def inserted(spans: Sequence[Span], position: int, needle: TokenText) -> tuple[Span, ...]:
+    """Return the spans with a needle in them. position: how many of all their tokens precede it."""
     before: list[Span] = []
     after: list[Span] = []
     start = 0
     for span in spans:
-        cut = span.start + min(max(point - start, 0), len(span))
-        before += [Span(span.text, span.start, cut)] if cut > span.start else []
-        after += [Span(span.text, cut, span.stop)] if cut < span.stop else []
+        tokens_before = min(max(position - start, 0), len(span))
+        cut = span.start + tokens_before
+        if cut > span.start:
+            before.append(Span(span.text, start=span.start, stop=cut))
+        if cut < span.stop:
+            after.append(Span(span.text, start=cut, stop=span.stop))
         start += len(span)
     return (*before, needle.span(), *after)
 
 
-_State = tuple[tuple[Path, int, int], ...]  # each file, when it was written, its bytes
+# The files of a folder, each with its time of writing in nanoseconds, and its bytes.
+_State = tuple[tuple[Path, int, int], ...]
 
 
 def background(folder: str | Path, tokens: int, tokenizer: Tokenizer) -> TokenText:
-    """The haystack cut to `tokens` tokens and tokenised anew, as the originals do. Raises
-    HaystackError."""
+    """Return the haystack, cut to `tokens` tokens and tokenised again, as the originals do.
+
+    Raises HaystackError.
+    """
     return _background(_state(Path(folder)), tokens, Keyed.of(tokenizer))
 
 
 def repeated(folder: str | Path, enough: Callable[[str], bool]) -> str:
-    """The folder's text, once or as often as is enough. Raises HaystackError."""
+    """Return the folder's text, repeated until it is enough. Raises HaystackError."""
     state = _state(Path(folder))
-    text = once = _text(state)
-    if not once:
+    text = _text(state)
+    if not text:
         raise HaystackError(f"The .txt files in '{folder}' are empty.")
-    while not enough(text):
-        text += once
-    return text
+    repeats = text
+    while not enough(repeats):
+        repeats += text
+    return repeats
 
 
 def _state(folder: Path) -> _State:
-    files = files_like(folder, "*.txt") if folder.is_dir() else []
+    if folder.is_dir():
+        files = files_like(folder, "*.txt")
+        fault = "holds no .txt file"
+    else:
+        files = []
+        fault = "is no folder"
     if not files:
-        why = "holds no .txt file" if folder.is_dir() else "is no folder"
-        raise HaystackError(f"Haystack '{folder.absolute()}' {why}. Give a folder of .txt files.")
+        raise HaystackError(f"Haystack '{folder.absolute()}' {fault}. Give a folder of .txt files.")
     return tuple((file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
 
 
 @lru_cache(maxsize=64)
-def _background(state: _State, tokens: int, by: Keyed) -> TokenText:
-    whole = _repeated(state, _enough(state, tokens, by), by)
+def _background(state: _State, tokens: int, keyed: Keyed) -> TokenText:
+    whole = _repeated(state, _repeats(state, tokens, keyed), keyed)
     if len(whole) <= tokens:
         return whole
-    kept = bytes(whole.span(0, tokens).data).decode("utf-8", errors="replace")
-    return by.tokenizer.index(kept.encode())
+    text = bytes(whole.span(0, tokens).data).decode("utf-8", errors="replace")
+    return keyed.tokenizer.index(text.encode())
 
 
-def _enough(state: _State, tokens: int, by: Keyed) -> int:
-    """The fewest repeats that hold `tokens` tokens: tokens that merge across files may take
-    one more."""
-    times = max(1, -(-tokens // len(_repeated(state, 1, by))))
-    while len(_repeated(state, times, by)) < tokens:
-        times += 1
-    while times > 1 and len(_repeated(state, times - 1, by)) >= tokens:
-        times -= 1
-    return times
+def _repeats(state: _State, tokens: int, keyed: Keyed) -> int:
+    """Return how often the text must be repeated, at least, to hold `tokens` tokens."""
+    repeats = max(1, -(-tokens // len(_repeated(state, 1, keyed))))
+    # Tokens can merge where the text meets itself, so one more or one less may be right.
+    while len(_repeated(state, repeats, keyed)) < tokens:
+        repeats += 1
+    while repeats > 1 and len(_repeated(state, repeats - 1, keyed)) >= tokens:
+        repeats -= 1
+    return repeats
 
 
 @lru_cache(maxsize=4)
-def _repeated(state: _State, times: int, by: Keyed) -> TokenText:
-    whole = by.tokenizer.index((_text(state) * times).encode())
+def _repeated(state: _State, repeats: int, keyed: Keyed) -> TokenText:
+    whole = keyed.tokenizer.index((_text(state) * repeats).encode())
     if not len(whole):
         raise HaystackError(f"The .txt files in '{state[0][0].parent}' are empty.")
     return whole

@@ -1,16 +1,16 @@
-"""NeedleBench's prompts, byte for byte: single needle, parallel needles, reasoning
+"""Make NeedleBench's prompts, byte for byte: single needle, parallel needles, reasoning
 (OpenCompass, March 2024 to today, versions 1 and 2). Its ancestral trace is in `ancestry`.
 
-Its data are the user's files: haystacks, needles.jsonl, names.json,
-multi_needle_reasoning_*.json. Its wording is not here: pass `template`. Its habits are kept:
-characters are split at cuts, a length below its reserve leaves an empty haystack, of several
-needles that are to be joined the lengths count twice, and version 1's Chinese prompts with the
-question first are Python's writing of a list of two texts.
+The data are the user's files: haystacks, needles.jsonl, names.json,
+multi_needle_reasoning_*.json. The original's wording is not here: pass `template`. Its habits are
+kept: characters are split at cuts; if a length is below its reserve, the haystack is empty; the
+lengths of needles that are to be joined count twice; and a Chinese prompt of version 1 with the
+question first is a list of two texts, as Python prints it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -29,23 +29,29 @@ from needlemap.interop.opencompass.prompts import (
     read,
 )
 from needlemap.text import whole_characters
-from needlemap.text.tokens import Span, Tokenizer
 from needlemap.tokenizers import load as load_tokenizer
 from needlemap.untrusted import read_json
 
-_BLANK = "________"  # what a question's form leaves open
+# The part of a question's form that the answer fills in.
+_BLANK = "________"
 Row = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenFacts:
-    """What a repeat hides and asks: needles in their order, the question, and the stored
-    answer. last: of a line of descent, whom the prompt's notes name too."""
+    """What a repeat hides, and what it asks for.
+
+    Attributes:
+        needles: In the order of the text.
+        question: As the prompt has it.
+        answer: As the row stores it.
+        last_person: The youngest of a line of descent, whom the prompt's notes name too; else ''.
+    """
 
     needles: Sequence[str]
     question: str
     answer: str
-    last: str = ""
+    last_person: str = ""
 
 
 def load_single(
@@ -62,31 +68,41 @@ def load_single(
     guide: bool | None = None,
     seeded: bool = True,
 ) -> list[Row]:
-    """Rows {"prompt", "answer"} of one cell. The parameters are `load`'s.
+    """Return the rows {"prompt", "answer"} of one cell. The parameters are `load`'s.
 
-    template: {"prompt"}, a text or the list that the original had, and, for a guide, {"guide",
-    "guide_marker"}. guide: None in version 2;
-    of version 1 True, or False for base models, whose prompt ends where the answer begins.
-    seeded: False as in March 2024, where the needle was drawn from what the shuffle left.
+    template: {"prompt"}, a text or the list that the original had, and for a guide {"guide",
+    "guide_marker"}. guide: None in version 2; in version 1 True, or False for base models, whose
+    prompt ends where the answer starts. seeded: False as in March 2024, when a shuffle came before
+    the draw of the needle. Raises HaystackError, SettingsError, VocabularyMissing.
     """
-    wording, entries = Wording.of(template, language), _entries(path, needle_file_name, language)
+    wording = Wording.of(template, language)
+    entries = _entries(path, needle_file_name, language)
 
     def hide(repeat: int, lines: TokenLines) -> HiddenFacts:
         random = Random(repeat)
         if not seeded:
+            # The original shuffled its haystack by the same random numbers.
             random.shuffle([*range(len(lines.texts))])
         entry = random.choice(entries)
-        needle, question = f"\n{entry['needle']}\n", entry["retrieval_question"]
+        needle = f"\n{entry['needle']}\n"
+        question = entry["retrieval_question"]
         if guide is not None:
             question = wording.with_guide(question)
         if guide is False:
             question = _open(question, wording.guide_marker)
-        return HiddenFacts([needle], question, f"{needle}*{entry['arg2']}")
+        return HiddenFacts([needle], question, answer=f"{needle}*{entry['arg2']}")
 
-    data = _Data(path, tokenizer_model, file_list, num_repeats_per_file, length - length_buffer)
-    return data.rows(
-        wording, hide, lambda size, sizes: chained_positions(depth / 100, sizes, size, 0), depth
+    def positions(haystack_tokens: int, needle_tokens: Sequence[int]) -> list[int]:
+        return chained_positions(depth / 100, needle_tokens, haystack_tokens, step=0)
+
+    files = _HaystackFiles(
+        path,
+        tokenizer_model,
+        file_list=file_list,
+        repeats=num_repeats_per_file,
+        room_tokens=length - length_buffer,
     )
+    return files.rows(wording, hide, positions=positions, percents=[depth])
 
 
 def load_parallel(
@@ -103,37 +119,49 @@ def load_parallel(
     needle_file_name: str = "needles.jsonl",
     guide: bool = False,
 ) -> list[Row]:
-    """Rows of one length, a needle at each depth. The stored answer is
-    'word*word#depth*depth'.
+    """Return the rows of one length, a needle at each depth.
 
-    template: {"prompt", "form"}, the form of the answer with {forms}, and for a guide as
-    above. seed: of the choice of needles, which the original does not seed. Raises
-    SettingsError where there are fewer needles than depths.
+    The stored answer is 'word*word#depth*depth'. template: {"prompt", "form"}, the form of the
+    answer with {forms}, and for a guide the keys of `load_single`. seed: of the choice of needles,
+    which the original does not seed. Raises HaystackError, VocabularyMissing, and SettingsError if
+    there are fewer needles than depths.
     """
-    known = dict(template)
-    form, wording = known.pop("form", "{forms}"), Wording.of(known, language)
-    entries = _entries(path, needle_file_name)
-    Random(seed).shuffle(entries)
-    chosen = _different([each for each in entries if each["language"] == language], len(depths))
-    end, stop = ("？", "。") if language == "Chinese" else ("?", ".")
+    prompt_template = dict(template)
+    form = prompt_template.pop("form", "{forms}")
+    wording = Wording.of(prompt_template, language)
+    all_entries = _entries(path, needle_file_name)
+    # As in the original, the shuffle comes before the choice of a language.
+    Random(seed).shuffle(all_entries)
+    entries = _different(
+        [entry for entry in all_entries if entry["language"] == language], len(depths)
+    )
+    question_end, sentence_end = ("？", "。") if language == "Chinese" else ("?", ".")
 
     def hide(repeat: int, _lines: TokenLines) -> HiddenFacts:
-        mine = [*chosen]
-        Random(repeat).shuffle(mine)
-        asked = [each["retrieval_question"] for each in mine]
-        question = "、".join(each.split(end)[0] + end for each in asked)
-        forms = "、".join(each.split("'")[1].split(stop)[0] for each in asked)
+        shuffled = [*entries]
+        Random(repeat).shuffle(shuffled)
+        questions = [entry["retrieval_question"] for entry in shuffled]
+        question = "、".join(text.split(question_end)[0] + question_end for text in questions)
+        forms = "、".join(text.split("'")[1].split(sentence_end)[0] for text in questions)
         question += form.replace("{forms}", forms)
-        words, places = ("*".join(map(str, each)) for each in ([e["arg2"] for e in mine], depths))
-        needles = [f"\n{each['needle']}\n" for each in mine]
-        asks = wording.with_guide(question) if guide else question
-        return HiddenFacts(needles, asks, f"{words}#{places}")
+        words = "*".join(str(entry["arg2"]) for entry in shuffled)
+        percents = "*".join(str(depth) for depth in depths)
+        needles = [f"\n{entry['needle']}\n" for entry in shuffled]
+        if guide:
+            question = wording.with_guide(question)
+        return HiddenFacts(needles, question, answer=f"{words}#{percents}")
 
-    def points(size: int, _sizes: Sequence[int]) -> Sequence[int]:
-        return [int(size * (depth / 100)) for depth in depths]
+    def positions(haystack_tokens: int, _needle_tokens: Sequence[int]) -> list[int]:
+        return [int(haystack_tokens * (depth / 100)) for depth in depths]
 
-    data = _Data(path, tokenizer_model, file_list, num_repeats_per_file, length - length_buffer)
-    return data.rows(wording, hide, points, *depths)
+    files = _HaystackFiles(
+        path,
+        tokenizer_model,
+        file_list=file_list,
+        repeats=num_repeats_per_file,
+        room_tokens=length - length_buffer,
+    )
+    return files.rows(wording, hide, positions=positions, percents=depths)
 
 
 def load_reasoning(
@@ -151,93 +179,109 @@ def load_reasoning(
     needle_file_name: str,
     guide: bool = False,
 ) -> list[Row]:
-    """Rows of one cell, with needles that are to be joined, `diff` percent apart.
+    """Return the rows of one cell, with needles that are to be joined.
 
-    needle_file_name: version 1's file of derivations, or version 2's of names. template:
-    {"prompt"} and of version 1 {"guided_suffix"}; of version 2 {"question"} with
-    {last_person}, {"sentences"} with {A}, {B} and {relationship}, and {"terms"}.
+    diff: the distance between two needles in percent. needle_file_name: version 1's file of
+    derivations, or version 2's file of names. template: {"prompt"}; in version 1 also
+    {"guided_suffix"}; in version 2 also {"question"} with {last_person}, {"sentences"} with {A},
+    {B} and {relationship}, and {"terms"}. Raises HaystackError, SettingsError, VocabularyMissing.
     """
-    known = dict(template)
-    asked, sentences, _ = (known.pop(key, ()) for key in ("question", "sentences", "terms"))
-    wording, content = Wording.of(known, language), json_of(path, needle_file_name)
+    prompt_template = dict(template)
+    question_form = prompt_template.pop("question", None)
+    sentences = prompt_template.pop("sentences", None)
+    prompt_template.pop("terms", None)
+    wording = Wording.of(prompt_template, language)
+    content = json_of(path, needle_file_name)
 
     def derive(repeat: int, _lines: TokenLines) -> HiddenFacts:
-        mine = [each for each in content if each["derivation_count"] == num_needles]
-        entry = Random(repeat).choice(mine)
-        needles = [f"\n{each}\n" for each in entry["derivations"]]
+        entries = [entry for entry in content if entry["derivation_count"] == num_needles]
+        entry = Random(repeat).choice(entries)
+        needles = [f"\n{derivation}\n" for derivation in entry["derivations"]]
         suffix = wording.guided_suffix if guide else ""
         answer = f"{entry['answer']}*{entry['answer']}"
-        return HiddenFacts(needles, entry["question"] + suffix, answer)
+        return HiddenFacts(needles, entry["question"] + suffix, answer=answer)
 
     def descend(repeat: int, _lines: TokenLines) -> HiddenFacts:
         random = Random(repeat)
         people = random.sample(content[language].split(","), num_needles + 1)
         needles = []
         for elder, younger in pairwise(people):
-            told, _ = fact(random, template, elder, younger)
-            needles.append(f"\n{told}\n")
+            sentence, _ = fact(random, template, elder=elder, younger=younger)
+            needles.append(f"\n{sentence}\n")
         random.shuffle(needles)
-        question = asked.replace("{last_person}", people[-1])
-        return HiddenFacts(needles, question, people[0], people[-1])
+        question = question_form.replace("{last_person}", people[-1])
+        return HiddenFacts(needles, question, answer=people[0], last_person=people[-1])
 
-    data = _Data(path, tokenizer_model, file_list, num_repeats_per_file, length - length_buffer)
+    def positions(haystack_tokens: int, needle_tokens: Sequence[int]) -> list[int]:
+        return chained_positions(depth / 100, needle_tokens, haystack_tokens, step=diff / 100)
+
+    files = _HaystackFiles(
+        path,
+        tokenizer_model,
+        file_list=file_list,
+        repeats=num_repeats_per_file,
+        room_tokens=length - length_buffer,
+    )
     hide = descend if sentences else derive
-
-    def places(size: int, sizes: Sequence[int]) -> list[int]:
-        return chained_positions(depth / 100, sizes, size, diff / 100)
-
-    return data.rows(wording, hide, places, depth, diff)
+    return files.rows(wording, hide, positions=positions, percents=[depth, diff])
 
 
 @dataclass(frozen=True, slots=True)
-class _Data:
-    """What the three have in common. room: tokens of haystack and needles together."""
+class _HaystackFiles:
+    """The haystacks of a data set, and how often each is used.
+
+    Attributes:
+        path: The folder of the files.
+        tokenizer_model: A tokenizer's name or path.
+        file_list: Names of the files.
+        repeats: The prompts of each file.
+        room_tokens: The tokens of haystack and needles together.
+    """
 
     path: str | Path
     tokenizer_model: str
     file_list: Sequence[str]
     repeats: int
-    room: int
+    room_tokens: int
 
     def rows(
         self,
         wording: Wording,
         hide: Callable[[int, TokenLines], HiddenFacts],
-        points: Callable[[int, Sequence[int]], Sequence[int]],
-        *percents: float,
+        *,
+        positions: Callable[[int, Sequence[int]], Sequence[int]],
+        percents: Sequence[float],
     ) -> list[Row]:
-        """Files in the order of the list, each with all its repeats. points: haystack tokens
-        before each needle, of a haystack and needles of so many. Raises NeedlemapError."""
+        """Return the rows of the files in the order of the list, each with all its repeats.
+
+        hide: returns the facts of a repeat. positions: returns how many haystack tokens stand
+        before each needle, from the tokens of the haystack and of each needle. percents: depths
+        and distances, which are checked first. Raises HaystackError, SettingsError,
+        VocabularyMissing.
+        """
         for percent in percents:
             check_depth(percent)
         tokenizer = load_tokenizer(self.tokenizer_model)
-        return [*self._rows(tokenizer, wording, hide, points)]
-
-    def _rows(
-        self,
-        tokenizer: Tokenizer,
-        wording: Wording,
-        hide: Callable[[int, TokenLines], HiddenFacts],
-        points: Callable[[int, Sequence[int]], Sequence[int]],
-    ) -> Iterator[Row]:
+        rows = list[Row]()
         for file in self.file_list:
             lines = read(Path(self.path) / file, tokenizer)
             for repeat in range(self.repeats):
-                hidden = hide(repeat, lines)
+                facts = hide(repeat, lines)
                 needles = [
-                    tokenizer.index(whole_characters(text).encode()) for text in hidden.needles
+                    tokenizer.index(whole_characters(text).encode()) for text in facts.needles
                 ]
                 sizes = [len(needle) for needle in needles]
-                background: Span = lines.background(repeat, max(0, self.room - sum(sizes)))
-                text = context(background, points(len(background), sizes), needles)
-                prompt = wording.filled(text, hidden.question)
-                if hidden.last:
-                    prompt = prompt.replace("{last_person}", hidden.last)
-                yield {"prompt": prompt, "answer": hidden.answer}
+                background = lines.background(repeat, max(0, self.room_tokens - sum(sizes)))
+                text = context(background, positions(len(background), sizes), needles=needles)
+                prompt = wording.filled(text, facts.question)
+                if facts.last_person:
+                    prompt = prompt.replace("{last_person}", facts.last_person)
+                rows.append({"prompt": prompt, "answer": facts.answer})
+        return rows
 
 
 def _open(question: str, marker: str) -> str:
-    """A question for base models: without the demand for a form, and up to the form's blank.
+    """Return a question for base models: without the demand for a form, and up to its blank.
 
     >>> _open("What is X? Say so: 'X is ________.'", "Say so:")
     'What is X? X is '
@@ -248,24 +292,33 @@ def _open(question: str, marker: str) -> str:
 
 
 def _different(entries: Sequence[Mapping[str, str]], count: int) -> list[Mapping[str, str]]:
-    """The first so many that share neither place nor word. Raises SettingsError for fewer."""
-    places, words, found = set[str](), set[str](), list[Mapping[str, str]]()
-    for each in entries:
-        if each["arg1"] not in places and each["arg2"] not in words and len(found) < count:
-            places.add(each["arg1"])
-            words.add(each["arg2"])
-            found.append(each)
-    if len(found) < count:
+    """Return the first `count` entries that share neither place nor word.
+
+    Raises SettingsError if there are fewer.
+    """
+    places = set[str]()
+    words = set[str]()
+    chosen = list[Mapping[str, str]]()
+    for entry in entries:
+        is_new = entry["arg1"] not in places and entry["arg2"] not in words
+        if is_new and len(chosen) < count:
+            places.add(entry["arg1"])
+            words.add(entry["arg2"])
+            chosen.append(entry)
+    if len(chosen) < count:
         raise SettingsError(f"{count} depths need as many different needles, the file has fewer.")
-    return found
+    return chosen
 
 
 def _entries(path: str | Path, name: str, language: str = "") -> list[dict[str, str]]:
-    """Needles of a JSON Lines file, of one language where it is given. Raises
-    HaystackError."""
+    """Return the needles of a JSON Lines file.
+
+    language: return only those of this language; '' for all. Raises HaystackError.
+    """
     lines = text_of(path, name).split("\n")
     try:
-        found = [read_json(line) for line in lines if line.strip()]
-        return [each for each in found if language in ("", each["language"])]
+        entries = [read_json(line) for line in lines if line.strip()]
+        # The field is read for all languages too: a line without it is not a needle.
+        return [entry for entry in entries if language in ("", entry["language"])]
     except (ValueError, KeyError, TypeError) as error:
         raise HaystackError(f"'{Path(path) / name}' is no file of needles ({error}).") from None
