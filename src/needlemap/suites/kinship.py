@@ -1,14 +1,15 @@
-"""Ancestors to be traced from parent to parent, and descendants from child to child.
+"""Ask for ancestors, who are traced from parent to parent, and descendants, from child to child.
 
-Facts are scattered in prose, lie among other families, or are all there is: `haystack=none` is
-dense. After NeedleBench (Li et al. 2024, arXiv 2407.11963); people and wording are our own.
-Everybody has one parent and one child in the text, so that answers are unique. All lines are as
-long and stand anywhere: neither how often nor where a name is said tells whose ancestor it is.
+Facts are scattered in prose, or lie among facts about other families, or are the whole haystack:
+`haystack=none` is dense. The idea is NeedleBench's (Li et al. 2024, arXiv 2407.11963). People and
+wording are our own. Everybody has at most one parent and one child in the text, so that answers are
+unique. All lines of descent have the same length and stand anywhere, so neither the number nor the
+place of a name shows whose ancestor it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -36,10 +37,16 @@ from needlemap.tasks import (
 )
 from needlemap.tasks.values import Person, fresh_person
 
-_MOST = 512  # facts of a line
-_OTHERS = 32  # facts of another family's line where the asked one's fit the length
-_FILLED = 0.9  # of a length, by the line's facts where as many as fit are asked for
-_FRAME = 150  # tokens that are question and template, about
+# The most facts of a line of descent.
+_MOST = 512
+# The facts of each other family's line, if the line that is asked for fits the length.
+_OTHERS = 32
+# The share of a length that the line's facts fill, if as many as fit are asked for.
+_FILLED = 0.9
+# About the tokens of question and template.
+_FRAME = 150
+# The least lines of a document of families.
+_LINES = 64
 
 
 @dataclass(kw_only=True, eq=False)
@@ -77,111 +84,153 @@ class Kinship(Task):
         if self.ask == "eldest" and self.haystack != "families" and not self.families:
             raise SettingsError(
                 "With families=0 the eldest is the only other name that is said once, so no step "
-                "need be "
-                "traced. Give families=3, or ask=ancestor."
+                "need be traced. Give families=3, or ask=ancestor."
             )
-        self._facts = None if self.facts == "fit" else self.facts
-        self._up, self._end = self.ask != "descendant", "" if self.haystack == "prose" else "\n"
-        self._lines = 1 + (self.families if self.haystack != "families" else 0)
+        # None for as many as fit.
+        self._fact_count = None if self.facts == "fit" else self.facts
+        self._up = self.ask != "descendant"
+        self._line_end = "" if self.haystack == "prose" else "\n"
+        # With haystack=families the other families are the background.
+        self._line_count = 1 if self.haystack == "families" else 1 + self.families
 
     def background(self, repeat: int, seed: int) -> Background | None:
-        """Lines of other families, or all facts but the first of each line; None for prose."""
+        """Return lines of other families, or all facts but the first of each line.
+
+        Return None for prose.
+        """
         source = f"{seed}:{repeat}"
         if self.haystack == "families":
-            return Background(FamilyLines(self._facts or _OTHERS, self.language, source))
+            fact_count = self._fact_count or _OTHERS
+            return Background(FamilyLines(fact_count, self.language, source=source))
         if self.haystack == "none":
-            facts = [fact for each in self._dense(source) for fact in each.facts]
+            facts = [fact for descent in self._dense(source) for fact in descent.facts]
             facts.sort(key=lambda fact: fact.depth)
             return Background(Lines(tuple(fact.text for fact in facts)))
         return None
 
     def item(self, draw: Draw) -> Item:
-        """The fact about whom the question starts from at the cell's depth, those of others
-        behind it.
+        """Return the facts and the question.
 
-        What the lines go on with stands anywhere, the same at all depths of a length.
+        The fact about the person from whom the question starts is at the cell's depth, and those
+        about the first people of other lines are behind it. All other facts stand anywhere, the
+        same at all depths of a length.
         """
-        lines, own = self._shared(draw), draw.random("kinship", self.fresh)
-        own.shuffle(lines)
-        taken = {one.name for each in lines for one in each.people}
-        first = [fresh_person(own, self.language, taken, draw.holds) for _ in lines]
-        begun = [self._begun(own, *both) for both in zip(first, lines, strict=True)]
-        needles = following(own, begun, draw.cell.depth, 1.0)
-        people = first
+        descents = self._shared(draw)
+        random = draw.random("kinship", self.fresh)
+        random.shuffle(descents)
+        taken = {person.name for descent in descents for person in descent.people}
+        first_people = [
+            fresh_person(random, self.language, taken, holds=draw.holds) for _ in descents
+        ]
+        first_facts = [
+            self._first_fact(random, person, descent=descent)
+            for person, descent in zip(first_people, descents, strict=True)
+        ]
+        needles = following(random, first_facts, depth=draw.cell.depth, span=1.0)
+        people = [*first_people]
+        # With haystack=none the other facts are the background.
         if self.haystack != "none":
-            needles += [fact for each in lines for fact in each.facts]
-            people = first + [one for each in lines for one in each.people]
-        question, answer = self._question_and_answer(own, [first[0], *lines[0].people])
-        evidence = [begun[0], *(fact.text for fact in lines[0].facts)]
+            for descent in descents:
+                needles += descent.facts
+                people += descent.people
+
+        question, answer = self._question_and_answer(random, [first_people[0], *descents[0].people])
+        evidence = [first_facts[0], *(fact.text for fact in descents[0].facts)]
+        reference = Reference(
+            answer=answer,
+            keywords=(answer,),
+            needle="\n".join(text.strip() for text in evidence),
+            question=question,
+        )
         return Item(
             tuple(needles),
             question,
-            Reference(answer, (answer,), "\n".join(text.strip() for text in evidence), question),
+            reference=reference,
             answer_prefix=lexicon("kinship", self.language)["begun"].format(),
-            unique=tuple(one.name for one in people),
+            unique=tuple(person.name for person in people),
         )
 
     def _shared(self, draw: Draw) -> list[Descent]:
-        """The lines of a length or repeat, without their first people."""
+        """Return the lines of a length or repeat, without their first people."""
         if self.haystack == "none":
             return self._dense(f"{draw.seed}:{draw.repeat}")
-        beside, taken, size = (
-            draw.beside("kinship beside", self.fresh),
-            set[str](),
-            self._size(draw),
-        )
-        return [self._make_line(beside, size, taken, draw.holds) for _ in range(self._lines)]
+        random = draw.beside("kinship beside", self.fresh)
+        fact_count = self._fact_count_in(draw)
+        taken = set[str]()
+        return [
+            self._descent(random, fact_count, taken=taken, holds=draw.holds)
+            for _ in range(self._line_count)
+        ]
 
     def _dense(self, source: str) -> list[Descent]:
-        """The lines of a repeat that are its haystack."""
-        random, taken = Random(f"kinship:{source}"), set[str]()
+        """Return the lines of a repeat that are its haystack."""
+        random = Random(f"kinship:{source}")
+        fact_count = self._fact_count or _MOST
+        taken = set[str]()
         return [
-            self._make_line(random, self._facts or _MOST, taken, holds_nothing)
-            for _ in range(self._lines)
+            self._descent(random, fact_count, taken=taken, holds=holds_nothing)
+            for _ in range(self._line_count)
         ]
 
-    def _make_line(
-        self, random: Random, facts: int, taken: set[str], holds: Callable[[str], bool]
+    def _descent(
+        self,
+        random: Random,
+        fact_count: int,
+        *,
+        taken: set[str],
+        holds: Callable[[str], bool],
     ) -> Descent:
-        """A line of so many facts without its first person, and so without its first fact."""
-        people = line(random, self.language, facts, taken, holds)
-        texts = [
-            f"{link.sentence(random, self.language)}{self._end}"
-            for link in links(people, up=self._up)
-        ]
-        return Descent(people, scattered(random, ordered(random, texts, self.order)))
+        """Return a line of so many facts, without its first person and that person's fact."""
+        people = line(random, self.language, count=fact_count, taken=taken, holds=holds)
+        texts = [self._text(random, link) for link in links(people, up=self._up)]
+        return Descent(people, scattered(random, ordered(random, texts, order=self.order)))
 
-    def _begun(self, random: Random, first: Person, rest: Descent) -> str:
-        """The fact that leads from a line's first person to the others."""
-        (link,) = links([first, rest.people[0]], up=self._up)
-        return f"{link.sentence(random, self.language)}{self._end}"
+    def _first_fact(self, random: Random, person: Person, *, descent: Descent) -> str:
+        """Return the fact that leads from a line's first person to the others."""
+        (link,) = links([person, descent.people[0]], up=self._up)
+        return self._text(random, link)
 
-    def _size(self, draw: Draw) -> int:
-        """How many facts the line has: as given, or as fill most of the length, the rest being
-        other ones."""
-        if self._facts is not None:
-            return self._facts
+    def _text(self, random: Random, link: Link) -> str:
+        return f"{link.sentence(random, self.language)}{self._line_end}"
+
+    def _fact_count_in(self, draw: Draw) -> int:
+        """Return how many facts the line has: the number given, or as many as fit the length.
+
+        Raises SettingsError if fewer fit than there are steps.
+        """
+        if self._fact_count is not None:
+            return self._fact_count
         sample = sample_lines(self.language)
         share = _FILLED * (draw.room_tokens - _FRAME) / draw.tokens("".join(sample))
         fitting = max(2, min(_MOST, int(share * len(sample))))
         if self.steps is not None and self.steps > fitting:
             raise SettingsError(
                 f"Length {draw.cell.length_tokens:,} has room for {fitting} facts, steps are "
-                f"{self.steps}. "
-                f"Use longer --lengths, or fewer steps."
+                f"{self.steps}. Use longer --lengths, or fewer steps."
             )
         return fitting
 
     def _question_and_answer(self, random: Random, people: list[Person]) -> tuple[str, str]:
-        """Question and answer about a line that starts from whom the question names."""
+        """Return question and answer about a line. people: the first is named in the question."""
         most = len(people) - 1
-        steps = most if self.ask == "eldest" else self.steps or random.randint(1, most)
-        words, end = lexicon("kinship", self.language), people[steps].name
-        generations = words["generations"][steps > 1]
+        if self.ask == "eldest":
+            steps = most
+        elif self.steps is not None:
+            steps = self.steps
+        else:
+            steps = random.randint(1, most)
+        words = lexicon("kinship", self.language)
+        end = people[steps].name
+        singular, plural = words["generations"]
         question = words[self.ask].format(
-            start=people[0].name, end=end, steps=steps, generations=generations
+            start=people[0].name,
+            end=end,
+            steps=steps,
+            generations=plural if steps > 1 else singular,
         )
-        return question, str(steps) if self.ask == "distance" else end
+        if self.ask == "distance":
+            return question, str(steps)
+        return question, end
 
 
 def _check(ask: str, facts: int, steps: int | None) -> None:
@@ -197,9 +246,6 @@ def _check(ask: str, facts: int, steps: int | None) -> None:
         )
 
 
-_LINES = 64  # of a document of families, at least
-
-
 @dataclass(frozen=True, slots=True)
 class Link:
     """One fact: somebody's parent."""
@@ -208,38 +254,53 @@ class Link:
     parent: Person
 
     def sentence(self, random: Random, language: Language) -> str:
-        """In words."""
+        """Return the fact in words."""
         words = lexicon("kinship", language)
         template: str = random.choice(words["sentences"])
         return template.format(
             parent=self.parent.name,
             child=self.child.name,
-            mother=words["parent"][not self.parent.woman],
-            daughter=words["child"][not self.child.woman],
-            own=words["own"][not self.parent.woman],
+            mother=_form(words["parent"], self.parent),
+            daughter=_form(words["child"], self.child),
+            own=_form(words["own"], self.parent),
         )
+
+
+def _form(forms: Sequence[str], person: Person) -> str:
+    """Return the form of a word for a person. forms: for a woman, then for a man."""
+    if person.woman:
+        return forms[0]
+    return forms[1]
 
 
 def line(
     random: Random, language: Language, count: int, taken: set[str], holds: Callable[[str], bool]
 ) -> list[Person]:
-    """So many people, new ones, who descend from one another."""
-    return [fresh_person(random, language, taken, holds) for _ in range(count)]
+    """Return `count` new people, who descend from one another.
+
+    taken: names that are not new; those of the people are added. Raises SettingsError if nobody is
+    left.
+    """
+    return [fresh_person(random, language, taken, holds=holds) for _ in range(count)]
 
 
 def links(people: list[Person], *, up: bool) -> list[Link]:
-    """The facts about people who are each the next one's child, or if not `up` parent.
+    """Return the facts about people, each of whom is the next one's child.
+
+    up: False if each is the next one's parent.
 
     >>> ada, eve = Person("Ada", True), Person("Eve", True)
     >>> links([ada, eve], up=True) == links([eve, ada], up=False) == [Link(child=ada, parent=eve)]
     True
     """
-    return [Link(one, other) if up else Link(other, one) for one, other in pairwise(people)]
+    if up:
+        return [Link(child=child, parent=parent) for child, parent in pairwise(people)]
+    return [Link(child=child, parent=parent) for parent, child in pairwise(people)]
 
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """People who descend from one another, and the facts that say so, where they stand."""
+    """People who descend from one another, and the facts about them with their depths."""
 
     people: list[Person]
     facts: list[Needle]
@@ -247,7 +308,7 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class FamilyLines(Stream):
-    """Lines about families without end, of so many facts each, those of a few shuffled together."""
+    """Endless lines about families of so many facts each. The lines of a few are shuffled."""
 
     PIECES = 1
 
@@ -257,20 +318,28 @@ class FamilyLines(Stream):
     name: str = "families"
 
     def pieces(self) -> Iterator[str]:
-        """The lines of some families at a time."""
-        random, taken = Random(f"families:{self.source}"), set[str]()
+        """Yield the lines of a few families at a time."""
+        random = Random(f"families:{self.source}")
+        taken = set[str]()
         while True:
-            found: list[str] = []
-            while len(found) < _LINES:
-                people = line(random, self.language, self.facts + 1, taken, holds_nothing)
-                found += [link.sentence(random, self.language) for link in links(people, up=True)]
-            random.shuffle(found)
-            yield "".join(f"{text}\n" for text in found)
+            sentences: list[str] = []
+            while len(sentences) < _LINES:
+                people = line(
+                    random,
+                    self.language,
+                    count=self.facts + 1,
+                    taken=taken,
+                    holds=holds_nothing,
+                )
+                family_links = links(people, up=True)
+                sentences += [link.sentence(random, self.language) for link in family_links]
+            random.shuffle(sentences)
+            yield "".join(f"{sentence}\n" for sentence in sentences)
 
 
 @dataclass(frozen=True, slots=True)
 class Lines(Source):
-    """Some lines, each with its end, and nothing else: a haystack that ends."""
+    """A finite haystack of lines, each with its line end."""
 
     lines: tuple[str, ...]
     name: str = "facts"
@@ -283,7 +352,7 @@ class Lines(Source):
 
 @cache
 def sample_lines(language: Language) -> tuple[str, ...]:
-    """Some lines as any family has them, to be measured."""
+    """Return lines like those of any family, to measure their tokens."""
     random = Random(f"lineage:{language}")
-    people = line(random, language, _LINES + 1, set(), holds_nothing)
+    people = line(random, language, count=_LINES + 1, taken=set(), holds=holds_nothing)
     return tuple(f"{link.sentence(random, language)}\n" for link in links(people, up=True))

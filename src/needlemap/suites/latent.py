@@ -1,9 +1,9 @@
-"""Needles that must be understood to be found.
+"""Hide needles that must be understood to be found.
 
-Latent: the question shares no content word with the needle. After the idea of NoLiMa (Modarressi et
-al. 2025, arXiv 2502.05167); all facts, names and wording are our own, in `data/latent.yaml`, in
-English and Chinese. A fact leads from its anchor, which stands in the needle, one or two steps to
-its target, which stands in the question: common knowledge links the two.
+Latent: the question shares no content word with the needle. The idea is NoLiMa's (Modarressi et al.
+2025, arXiv 2502.05167). All facts, names and wording are our own, in `data/latent.yaml`, in English
+and Chinese. A fact has an anchor, which stands in the needle, and a target, which stands in the
+question. One or two steps of common knowledge lead from the anchor to the target.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ from needlemap.tasks.absence import Absence
 from needlemap.tasks.values import TRIES, fresh, wording
 from needlemap.text import any_of
 
-APART = 0.2  # of the haystack, at least, between the asked needle and a distractor
-_MOVED = 0.05  # more, as both go to the end of a sentence, and a plan may move the asked one
-ORDERS = ("direct", "inverted")  # whether the name or the anchor comes first
+# The least distance between the needle that is asked for and a distractor, as a share.
+APART = 0.2
+# Added to it, because both go to the end of a sentence, and a plan can move the first needle.
+_MOVED = 0.05
+# The name comes first, or the anchor.
+ORDERS = ("direct", "inverted")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -54,11 +57,11 @@ class Latent(Task):
     language: Language = "english"
 
     def __post_init__(self) -> None:
-        known, most = (
-            knowledge(self.language),
-            self.distractors + 2,
-        )  # anchors in a prompt and its question
-        self._people, self._facts = known.names, with_so_many(known.asked_over(self.hops), most)
+        language_knowledge = knowledge(self.language)
+        self._people = language_knowledge.names
+        # The anchors of the needles, and of a question about a fact that is not hidden.
+        anchors = self.distractors + 2
+        self._facts = with_anchors(language_knowledge.asked_over(self.hops), anchors)
         self._orders = ORDERS if self.order == "both" else (self.order,)
         self._absence = Absence(self.absent, self.near, self.language)
         self._wording = wording("latent", self.language)
@@ -85,7 +88,13 @@ class Latent(Task):
         question = self._absence.question(asked.question + self._wording["alone"])
         if kind != "present":
             reference = self._absence.unanswered(question, tuple(names), any_of(self._people))
-            return Item(needles, question, reference, answer_prefix=prefix, unique=(*texts, *names))
+            return Item(
+                needles,
+                question,
+                reference=reference,
+                answer_prefix=prefix,
+                unique=(*texts, *names),
+            )
         name = names[0]
         reference = Reference(
             answer=name,
@@ -95,7 +104,7 @@ class Latent(Task):
             decoys=tuple(person for person in self._people if person != name),
             none=self._absence.none,
         )
-        return Item(needles, question, reference, answer_prefix=prefix)
+        return Item(needles, question, reference=reference, answer_prefix=prefix)
 
     def _random(self, draw: Draw) -> Random:
         """Return the random numbers from which the fact is drawn."""
@@ -133,7 +142,8 @@ class Latent(Task):
 
         They are the same at most depths of a length.
         """
-        beside, depths = draw.random("latent beside", "length"), [draw.cell.depth]
+        beside = draw.random("latent beside", "length")
+        depths = [draw.cell.depth]
         while len(depths) <= self.distractors:
             depth = beside.random()
             if abs(depth - draw.cell.depth) >= APART + _MOVED:
@@ -145,7 +155,8 @@ class Latent(Task):
 
         same: whether it is of the same kind as the one that is.
         """
-        anchors, relation = {fact.anchor for fact in facts}, facts[0].relation
+        anchors = {fact.anchor for fact in facts}
+        relation = facts[0].relation
         others = [
             other
             for other in self._facts
@@ -155,25 +166,33 @@ class Latent(Task):
 
 
 def _quiet(facts: Sequence[Association], random: Random, draw: Draw) -> Association:
-    """A fact about which the haystack says nothing. Raises SettingsError when there is
-    none."""
+    """Return a fact about which the haystack says nothing.
+
+    Raises SettingsError if none is drawn.
+    """
     for _ in range(TRIES):
         fact = random.choice(facts)
         if not any(map(draw.holds, fact.watch)):
             return fact
     raise SettingsError(
         "The haystack has something to say about every fact of task 'latent', so it might answer "
-        "too. Use "
-        "another --haystack, shorter --lengths or fewer distractors."
+        "too. Use another --haystack, shorter --lengths or fewer distractors."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Association:
-    """One fact, asked for over so many hops.
+    """One fact.
 
-    needles: by order, with {name}. watch: texts that would let a haystack answer the question too:
-    every step from the anchor on, whichever is asked for.
+    Attributes:
+        relation: The kind of fact.
+        hops: The steps of common knowledge from anchor to target.
+        anchor: What the needle says.
+        target: What the question asks for.
+        needles: By order, with {name}.
+        question: About the target.
+        watch: Texts that would let a haystack answer the question too: every step from the anchor
+            on, whichever is asked for.
     """
 
     relation: str
@@ -187,46 +206,52 @@ class Association:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """A language's people, and all facts about them."""
+    """The people of a language, and all facts about them."""
 
     names: tuple[str, ...]
     associations: tuple[Association, ...]
 
     def asked_over(self, hops: int) -> tuple[Association, ...]:
-        """Those over so many hops; all for 0."""
-        return tuple(each for each in self.associations if hops in (0, each.hops))
+        """Return the facts with this number of hops, or all for 0."""
+        return tuple(fact for fact in self.associations if hops in (0, fact.hops))
 
 
-def with_so_many(facts: Sequence[Association], anchors: int) -> tuple[Association, ...]:
-    """Those whose relation has so many different anchors."""
-    known: dict[str, set[str]] = {each.relation: set() for each in facts}
-    for each in facts:
-        known[each.relation].add(each.anchor)
-    return tuple(each for each in facts if len(known[each.relation]) >= anchors)
+def with_anchors(facts: Sequence[Association], least: int) -> tuple[Association, ...]:
+    """Return the facts whose relation has at least so many different anchors."""
+    anchors_by_relation: dict[str, set[str]] = {fact.relation: set() for fact in facts}
+    for fact in facts:
+        anchors_by_relation[fact.relation].add(fact.anchor)
+    return tuple(fact for fact in facts if len(anchors_by_relation[fact.relation]) >= least)
 
 
 @cache
 def knowledge(language: Language) -> Knowledge:
-    """That of a language, read once."""
-    read = lexicon("latent", language)
-    found = [
-        each
-        for name, row in read["relations"].items()
-        for each in _relation(name, row, read["through"])
-    ]
-    return Knowledge(tuple(read["names"]), tuple(found))
+    """Return the knowledge in a language, which is read once."""
+    content = lexicon("latent", language)
+    associations = list[Association]()
+    for name, row in content["relations"].items():
+        associations += _relation(name, row, through=content["through"])
+    return Knowledge(tuple(content["names"]), tuple(associations))
 
 
 def _relation(
     name: str, row: Mapping[str, Any], through: Mapping[str, str]
 ) -> Iterator[Association]:
-    """Its associations. through: by anchor, a step that no question names."""
+    """Yield the associations of a relation. through: by anchor, a step that no question names."""
     for anchor, *targets in row["facts"]:
         needles = {order: row[order].replace("{anchor}", anchor) for order in ORDERS}
-        for hops, target in enumerate(targets, 1):
-            if target is None:
-                continue
-            question = row[("one", "two")[hops - 1]].replace("{target}", target)
-            steps = (anchor, *filter(None, targets), through.get(anchor))
-            watch = tuple(row.get("watch", filter(None, steps)))
-            yield Association(name, hops, anchor, target, needles, question, watch)
+        steps = [anchor, *targets, through.get(anchor)]
+        watch = row.get("watch", [step for step in steps if step])
+        # The first target is one step away, the second two.
+        questions = (row["one"], row["two"])
+        for hops, (question, target) in enumerate(zip(questions, targets, strict=True), 1):
+            if target is not None:
+                yield Association(
+                    name,
+                    hops,
+                    anchor=anchor,
+                    target=target,
+                    needles=needles,
+                    question=question.replace("{target}", target),
+                    watch=tuple(watch),
+                )

@@ -1,16 +1,16 @@
-"""Chains to be followed, and counts to be listed: several needles that only together say the
-answer.
+"""Hide chains that must be followed, and counts that must be listed: several needles that give the
+answer only together.
 
 Trace (RULER's variable tracking, arXiv 2404.06654): a chain is a variable with a number, and
-variables that are set to the one before. One chain is asked for, the others mislead. Its names are
-what the question does not say, and nothing says how many they are.
+variables that are set to the one before. One chain is asked for, the others mislead. The answer is
+its names. The question does not hold them, and nothing states how many there are.
 
 Thread (Roberts, Han and Albanie 2024, arXiv 2411.05000): in one JSON object of pairs, as many as
 fit, a value is the next key. Pairs that belong to no thread look like those that do.
 
-Scattered counts, after Counting-Stars (Song et al. 2024, arXiv 2403.11802): evenly spaced; all are
-asked for, in order. Wording and numbers are our own, the numbers fresh in every trial, so that no
-list can be learnt.
+Scattered counts, after Counting-Stars (Song et al. 2024, arXiv 2403.11802): the counts are evenly
+spaced, and all are asked for in order. Wording and numbers are our own. The numbers are new in
+every trial, so that no list can be learnt.
 """
 
 from __future__ import annotations
@@ -46,42 +46,42 @@ from needlemap.tasks.key_values import PAIR, UuidDigits, closing
 from needlemap.tasks.values import PairLines, Values, fresh, noise, solved, wording
 
 _CONSONANTS, _VOWELS = "BDFGHJKLMNPRSTVZ", "AEIOU"
-_SHOWN = (
-    3,
-    2,
-)  # variables of an example's chains, the asked one first: as few as tell a chain from another
+# The number of variables in each chain of an example, the chain that is asked for first. These are
+# the smallest numbers that distinguish the two chains.
+_EXAMPLE_SIZES = (3, 2)
 
 
 def chained(
     random: Random,
-    asked: list[str],
-    others: Iterable[list[str]],
+    lines: list[str],
+    other_chains: Iterable[list[str]],
+    *,
     order: Order,
     depth: float,
     span: float,
 ) -> tuple[list[str], list[Needle]]:
-    """The lines of the asked chain as they stand in the text, and those of all chains as
-    needles.
+    """Return a chain's lines in the order of the text, and the lines of all chains as needles.
 
-    order: in which a chain's lines stand. The asked ones go on behind the first over so much
-    of the haystack, span, in percent; those of the others stand anywhere.
+    lines: of the chain that is asked for; the first is at `depth`, a share. other_chains: their
+    lines stand anywhere. order: of the lines of a chain. span: the part of the haystack after the
+    first line in which the chain's other lines stand, in percent.
     """
-    texts = ordered(random, asked, order)
-    needles = following(random, texts, depth, span / 100)
-    for other in others:
-        needles += scattered(random, ordered(random, other, order))
+    texts = ordered(random, lines, order=order)
+    needles = following(random, texts, depth=depth, span=span / 100)
+    for other_lines in other_chains:
+        needles += scattered(random, ordered(random, other_lines, order=order))
     return texts, needles
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Variables of one value: the first is set to it, each other one to the one before."""
+    """Variables of one value. The first is set to it, and each other to the one before."""
 
     value: str
     names: tuple[str, ...]
 
     def lines(self, line: str) -> list[str]:
-        """What the text says of it, one line a variable."""
+        """Return what the text says of the chain, a line for each variable."""
         sources = (self.value, *self.names[:-1])
         return [
             line.format(name=name, source=source)
@@ -121,66 +121,92 @@ class Trace(Task):
         self._wording = wording("trace", self.language)
 
     def background(self, repeat: int, seed: int) -> Background | None:
-        """Noise; None for prose."""
+        """Return noise, or None for prose."""
         return noise(self.language) if self.haystack == "repeat" else None
 
     def item(self, draw: Draw) -> Item:
-        """The asked chain's lines, the first of them at the cell's depth, then those of the
-        others."""
-        beside, line = draw.beside("trace beside", self.fresh), self._wording["line"]
-        taken: set[str] = set()
-        examples = [self._example(draw, taken, number) for number in range(self.shots)]
+        """Return the lines of all chains and the question.
+
+        The first line of the chain that is asked for is at the cell's depth.
+        """
+        beside = draw.beside("trace beside", self.fresh)
+        # The order of the draws fixes all prompts, because no name or value is drawn twice.
+        taken = set[str]()
+        examples = [self._example(draw, taken, number=number) for number in range(self.shots)]
         size = self.hops + 1
-        others = [self._chain(beside, taken, draw, size) for _ in range(self.chains - 1)]
-        asked = self._chain(draw.random("trace", self.fresh), taken, draw, size)
+        others = [self._chain(beside, taken, draw=draw, size=size) for _ in range(self.chains - 1)]
+        chain = self._chain(draw.random("trace", self.fresh), taken, draw=draw, size=size)
+
+        line = self._wording["line"]
         texts, needles = chained(
             beside,
-            asked.lines(line),
-            (other.lines(line) for other in others),
-            self.order,
-            draw.cell.depth,
-            self.span,
+            chain.lines(line),
+            other_chains=[other.lines(line) for other in others],
+            order=self.order,
+            depth=draw.cell.depth,
+            span=self.span,
         )
-        question = self._wording["question"].format(value=asked.value)
-        elsewhere = [*others, *(chain for _, chains in examples for chain in chains)]
-        decoys = tuple(name for chain in elsewhere for name in chain.names)
-        answer = self._wording["comma"].join(asked.names)
+        question = self._wording["question"].format(value=chain.value)
+        wrong_chains = [*others]
+        for _, example_chains in examples:
+            wrong_chains += example_chains
+        reference = Reference(
+            answer=self._wording["comma"].join(chain.names),
+            keywords=chain.names,
+            needle="\n".join(texts),
+            question=question,
+            decoys=tuple(name for wrong_chain in wrong_chains for name in wrong_chain.names),
+        )
+        prologue = ""
+        if examples:
+            example_texts = [text for text, _ in examples]
+            prologue = "".join([*example_texts, self._wording["asked"]])
         return Item(
             tuple(needles),
             question,
-            Reference(answer, asked.names, "\n".join(texts), question, decoys),
-            prologue="".join([*(text for text, _ in examples), self._wording["asked"]])
-            if examples
-            else "",
-            answer_prefix=self._wording["begun"].format(value=asked.value),
+            reference=reference,
+            prologue=prologue,
+            answer_prefix=self._wording["begun"].format(value=chain.value),
         )
 
-    def _chain(self, random: Random, taken: set[str], draw: Draw, size: int) -> Chain:
-        """A chain of so many names and a value that nothing has yet."""
-        gone = "Names of variables are used up. Use fewer chains or hops."
-        value, named = self._values.fresh(random, taken, draw.holds), partial(any_name, random)
-        names = (fresh(named, taken, draw.holds, gone) for _ in range(size))
+    def _chain(self, random: Random, taken: set[str], *, draw: Draw, size: int) -> Chain:
+        """Return a chain of `size` names and a value, none of them taken."""
+        value = self._values.fresh(random, taken, draw.holds)
+        names = [
+            fresh(
+                partial(any_name, random),
+                taken,
+                holds=draw.holds,
+                gone="Names of variables are used up. Use fewer chains or hops.",
+            )
+            for _ in range(size)
+        ]
         return Chain(value, tuple(names))
 
-    def _example(self, draw: Draw, taken: set[str], number: int) -> tuple[str, list[Chain]]:
-        """A small text with its question and answer; and its chains, the asked one first."""
-        random, words = Random(f"trace example {number}:{draw.seed}"), self._wording
-        chains = [self._chain(random, taken, draw, size) for size in _SHOWN]
+    def _example(self, draw: Draw, taken: set[str], *, number: int) -> tuple[str, list[Chain]]:
+        """Return a small text with its question and answer, and its chains.
+
+        The first chain is the one that is asked for.
+        """
+        random = Random(f"trace example {number}:{draw.seed}")
+        chains = [self._chain(random, taken, draw=draw, size=size) for size in _EXAMPLE_SIZES]
         lines = list[Needle]()
         for chain in chains:
-            lines += scattered(random, ordered(random, chain.lines(words["line"]), self.order))
-        text = "\n".join(line.text for line in sorted(lines, key=attrgetter("depth")))
-        question, answer = (
-            words["question"].format(value=chains[0].value),
-            words["comma"].join(chains[0].names),
+            texts = chain.lines(self._wording["line"])
+            lines += scattered(random, ordered(random, texts, order=self.order))
+        lines.sort(key=attrgetter("depth"))
+        example = solved(
+            "\n".join(line.text for line in lines),
+            self._wording["question"].format(value=chains[0].value),
+            answer=self._wording["comma"].join(chains[0].names),
+            headed=self._wording["headed"],
+            begun=self._wording["answered"],
         )
-        return solved(
-            text, question, answer, headed=words["headed"], begun=words["answered"]
-        ), chains
+        return example, chains
 
 
 def any_name(random: Random) -> str:
-    """A variable's name: three letters and two digits.
+    """Return a variable's name: three letters and two digits.
 
     >>> any_name(Random("x"))
     'PUZ08'
@@ -221,49 +247,76 @@ class Thread(Task):
         self._values = Values("uuid", self.uuid_digits)
 
     def background(self, repeat: int, seed: int) -> Background:
-        """Pairs that belong to no thread, one a line."""
-        return Background(
-            PairLines(f"{PAIR},", self._values, self._values, f"{seed}:{repeat}", "json")
+        """Return pairs that belong to no thread, one a line."""
+        pairs = PairLines(
+            f"{PAIR},",
+            keys=self._values,
+            values=self._values,
+            source=f"{seed}:{repeat}",
+            name="json",
         )
+        return Background(pairs)
 
     def item(self, draw: Draw) -> Item:
-        """The asked thread's pairs, the first of them at the cell's depth, then those of the
-        others."""
+        """Return the pairs of all threads and the question.
+
+        The first pair of the thread that is asked for is at the cell's depth.
+        """
         beside = draw.beside("thread beside", self.fresh)
-        taken: set[str] = set()
-        last = self._thread(
-            draw.random("thread last", "repeat"), taken, draw, 1
-        )  # alone has no comma
-        others = [self._thread(beside, taken, draw, self.hops) for _ in range(self.threads - 1)]
-        asked = self._thread(draw.random("thread", self.fresh), taken, draw, self.hops)
+        # The order of the draws fixes all prompts, because no value is drawn twice.
+        taken = set[str]()
+        # The object's last pair is not a needle, because it has no comma.
+        last_pair = self._thread(draw.random("thread last", "repeat"), taken, draw=draw, hops=1)
+        others = [
+            self._thread(beside, taken, draw=draw, hops=self.hops) for _ in range(self.threads - 1)
+        ]
+        thread = self._thread(draw.random("thread", self.fresh), taken, draw=draw, hops=self.hops)
         texts, needles = chained(
-            beside, lines(asked), map(lines, others), self.order, draw.cell.depth, self.span
+            beside,
+            lines(thread),
+            other_chains=[lines(other) for other in others],
+            order=self.order,
+            depth=draw.cell.depth,
+            span=self.span,
         )
+
         words = wording("thread", self.language)
-        wanted_of_it, begun = words[self.ask]
-        question = words["question"].format(key=asked[0]) + wanted_of_it
-        wanted = tuple(asked[-1:] if self.ask == "last" else asked[1:])
-        wrong = [*asked[1:-1], *(value for other in others for value in other[1:])]
-        decoys = tuple(wrong) if self.ask == "last" else ()
-        like = (
-            "" if self.ask == "last" else self._values.like
-        )  # of a list, all that is not wanted is wrong
+        request, answer_start = words[self.ask]
+        question = words["question"].format(key=thread[0]) + request
+        if self.ask == "last":
+            keywords = thread[-1:]
+            other_values = [value for other in others for value in other[1:]]
+            decoys = (*thread[1:-1], *other_values)
+            like = ""
+        else:
+            keywords = thread[1:]
+            decoys = ()
+            # In a list of values each one that is not a keyword is wrong.
+            like = self._values.like
+        reference = Reference(
+            answer="\n".join(keywords),
+            keywords=tuple(keywords),
+            needle="".join(texts),
+            question=question,
+            decoys=decoys,
+            like=like,
+        )
         return Item(
             tuple(needles),
             question,
-            Reference("\n".join(wanted), wanted, "".join(texts), question, decoys, like=like),
+            reference=reference,
             prologue="{\n",
-            epilogue=closing(*last),
-            answer_prefix=begun,
+            epilogue=closing(*last_pair),
+            answer_prefix=answer_start,
         )
 
-    def _thread(self, random: Random, taken: set[str], draw: Draw, hops: int) -> list[str]:
-        """Keys, each the value of the one before, and the last value."""
+    def _thread(self, random: Random, taken: set[str], *, draw: Draw, hops: int) -> list[str]:
+        """Return keys, each of them the value of the one before, and the last value."""
         return [self._values.fresh(random, taken, draw.holds) for _ in range(hops + 1)]
 
 
 def lines(thread: list[str]) -> list[str]:
-    """A thread's pairs, as the object holds them.
+    """Return a thread's pairs, as the object holds them.
 
     >>> lines(["a", "b", "c"])
     ['"a": "b",\\n', '"b": "c",\\n']
@@ -288,31 +341,41 @@ class ScatteredCounts(Task):
     language: Language = "english"
 
     def item(self, draw: Draw) -> Item:
-        """The sentences; wrong numbers are decoys."""
-        random, taken, values = (
-            draw.random("count-scattered"),
-            set[str](),
-            Values("number", self.digits),
-        )
-        numbers, wrong = (
-            tuple(values.fresh(random, taken, draw.holds) for _ in range(self.numbers))
-            for _ in range(2)
-        )
+        """Return the sentences and the question. Wrong numbers are decoys."""
+        random = draw.random("count-scattered")
+        values = Values("number", self.digits)
+        taken = set[str]()
+        # Wrong numbers are drawn last, so that `corrected` does not change the right ones.
+        numbers = [values.fresh(random, taken, draw.holds) for _ in range(self.numbers)]
+        wrong_numbers = [values.fresh(random, taken, draw.holds) for _ in range(self.numbers)]
+
         words = wording("count-scattered", self.language)
-        sentence = words["corrected" if self.corrected else "needle"]
+        if self.corrected:
+            sentence = words["corrected"]
+            corrections = words["corrections"]
+            decoys = tuple(wrong_numbers)
+        else:
+            sentence = words["needle"]
+            corrections = ""
+            decoys = ()
         texts = [
-            sentence.format(number=one, wrong=other)
-            for one, other in zip(numbers, wrong, strict=True)
+            sentence.format(number=number, wrong=wrong_number)
+            for number, wrong_number in zip(numbers, wrong_numbers, strict=True)
         ]
-        question = words["question"].format(
-            corrections=words["corrections"] if self.corrected else ""
+        step = (1 - draw.cell.depth) / self.numbers
+        needles = [Needle(text, draw.cell.depth + place * step) for place, text in enumerate(texts)]
+        question = words["question"].format(corrections=corrections)
+        reference = Reference(
+            answer=", ".join(numbers),
+            keywords=tuple(numbers),
+            needle="\n".join(texts),
+            question=question,
+            decoys=decoys,
+            like=values.like,
         )
-        step, decoys = (1 - draw.cell.depth) / self.numbers, wrong if self.corrected else ()
         return Item(
-            tuple(Needle(text, draw.cell.depth + place * step) for place, text in enumerate(texts)),
+            tuple(needles),
             question,
-            Reference(
-                ", ".join(numbers), numbers, "\n".join(texts), question, decoys, like=values.like
-            ),
+            reference=reference,
             answer_prefix=words["begun"],
         )
