@@ -16,7 +16,8 @@ nothing. A line of each is kept in `time_machine.jsonl`, and the last of each co
 Prints one JSON object last. reproduced: rows that failed twice on the affected side and passed
 twice on the other, without an error; controls: those of them whose fault no release has mended, so
 that their green side is the same release without what the fault needs; engines: of reproduced
-rows; not_seen: rows that were not reproduced, and known faults that were not tried; false_red:
+rows; released: rows of twins that `check` alone, by its probe `ways`, fails and passes as often;
+not_seen: rows that were not reproduced, and known faults that were not tried; false_red:
 commands that failed on a green side, quick and full checks of mended releases included;
 answers_kept, answers_lost: in the kept records of those checks (`results/checks/`);
 full_checks_of_engines, false_red_of_engines: whole checks of honest configurations of llama-server
@@ -47,7 +48,7 @@ from urllib.request import urlopen
 
 sys.path.insert(0, str(Path(__file__).parent / "sides"))
 
-from faults_of_releases import HONEST, NOT_TRIED, ROWS, Row, Server, Side, full
+from faults_of_releases import HONEST, NOT_TRIED, RELEASED, ROWS, Row, Server, Side, full
 
 from real_models import KEPT as KEPT_RUNS
 from real_models import files_of, pack
@@ -68,7 +69,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--anew", nargs="*", default=[], choices=[row.name for row in ROWS], metavar="NAME"
+        "--anew",
+        nargs="*",
+        default=[],
+        choices=[row.name for row in (*ROWS, *RELEASED)],
+        metavar="NAME",
     )
     parser.add_argument("--cache", type=Path, help="keep environments and models in this folder")
     parser.add_argument(
@@ -82,7 +87,7 @@ def main() -> None:
     options = parser.parse_args()
     with ExitStack() as stack:
         cache = options.cache or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        for row in ROWS:
+        for row in (*ROWS, *RELEASED):
             if row.name in options.anew:
                 ask_row(row, cache.resolve())
         for row in HONEST:
@@ -114,6 +119,9 @@ def print_rows(lines: dict[tuple[str, str, int], dict[str, Any]]) -> None:
         words = [", ".join(map(word_of, verdicts[side])) for side in (RED, GREEN)]
         shown = (row.thread, row.engine, row.affected.shown, row.mended.shown, command_of(row))
         print(" | ".join((*shown, "; ".join(words))))
+    by_check = {row.name: why_not(verdicts_of(lines, row)) for row in RELEASED}
+    for name, reason in by_check.items():
+        print(f"by check alone: {name.removesuffix('-by-check')}: {reason or 'FAIL; PASS'}")
     not_seen |= {fault.thread: fault.reason for fault in NOT_TRIED}
     for name, reason in not_seen.items():
         print(f"not seen: {name}: {reason}")
@@ -124,6 +132,7 @@ def print_rows(lines: dict[tuple[str, str, int], dict[str, Any]]) -> None:
         "controls": sum(row.is_control for row in reproduced),
         "engines": len({row.engine for row in reproduced}),
         "engines_named": sorted({row.engine for row in reproduced}),
+        "released": sum(not reason for reason in by_check.values()),
         "not_seen": len(not_seen),
         "false_red": sum(
             line["code"] == 1 for (_, side, _), line in lines.items() if side == GREEN

@@ -258,6 +258,19 @@ ROWS: tuple[Row, ...] = (
     ),
 )
 
+# The answers of a twin mean nothing: the ways in which a prompt is sent must agree.
+BY_CHECK = ("check", "--max-length", "2k", "--probe", "ways", "--dtype", "float32")
+
+
+def by_check(row: Row) -> Row:
+    """The same releases, asked by the command that judges equal ways."""
+    return replace(row, name=f"{row.name}-by-check", ways=(), command=BY_CHECK)
+
+
+RELEASED: tuple[Row, ...] = tuple(
+    by_check(row) for row in ROWS if row.ways and row.engine in ("llama.cpp", "mlx-lm")
+)
+
 # A total loss is looked for at 500 and 1k tokens. To 2k it takes twice as long.
 QUICK = ("check", "--quick", "--max-length", "1k")
 FULL = ("check", "--max-length", "1k")
