@@ -37,9 +37,9 @@ CUTS = 16
 BANDS = (1, 2, 4)
 # Facts that must be lost of a haystack: one that is missed is often missed in each question on it.
 FACTS = 3
-# A haystack is lost if so much of it is: with fewer shares, a band of a few lengths, in which one
+# A haystack is lost if so many percent of it are: with fewer shares, a band of a few lengths, in which one
 # prompt of six is found by chance, passed.
-LOST_SHARES = (("whole", 1.0), ("nearly whole", 0.8), ("mostly", 0.5))
+LOST_SHARES = (("whole", 100), ("nearly whole", 80), ("mostly", 50))
 # Moduli of a number of tokens: what kernels and blocks count in.
 RESIDUES = (2, 3, 4, 8, 16, 32, 64)
 # Moduli of a number of pages, blocks or chunks.
@@ -114,19 +114,19 @@ class Group:
     """Prompts that stand together, of which too many are lost.
 
     Attributes:
-        partition: The name of the partition that made the group.
         name: What the prompts share, in words.
         prompts: Its prompts, lost or not.
         p: The chance that so many are lost, times the groups that were tried.
         sure_p: The same chance on any server that answers each prompt for itself, whatever its
             model finds; 1 if a model may explain the group.
+        partition: The name of the partition that made the group. `groups_in` knows it.
     """
 
-    partition: str
     name: str
     prompts: tuple[Asked, ...]
     p: float
     sure_p: float = 1.0
+    partition: str = ""
 
     @property
     def lost(self) -> tuple[Asked, ...]:
@@ -307,7 +307,7 @@ def labelled(
         members = [
             prompt for whole, row in units.items() if best in labels(whole) for prompt in row
         ]
-        yield Group(partition="", name=best[0], prompts=tuple(members), p=chances[best])
+        yield Group(name=best[0], prompts=tuple(members), p=chances[best])
 
     return test
 
@@ -378,7 +378,7 @@ def group_of_run(prompts: Sequence[Asked]) -> Group | None:
     first = run[0][0]
     last = run[-1][0]
     name = f"in a row, {len(run):,} answers from request {first:,} to {last:,}"
-    return Group(partition="", name=name, prompts=members, p=p)
+    return Group(name=name, prompts=members, p=p)
 
 
 def longest_run(prompts: Sequence[Asked]) -> Sequence[tuple[int, Asked]]:
@@ -474,19 +474,18 @@ def by_head(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
         for rows in by_haystack(prompts).values()
         if len({prompt.place_bin for prompt in rows}) >= FACTS
     ]
-    for words, share in LOST_SHARES:
+    for words, percent in LOST_SHARES:
         lost: list[Sequence[Asked]] = []
         chances: list[float] = []
         for rows in haystacks:
-            # Rounded up; less than a half leaves whole numbers as they are.
-            least = max(FACTS, round(share * len(rows) + 0.49))
+            # Rounded up.
+            least = max(FACTS, -(-percent * len(rows) // 100))
             chances.append(count_tail([strata.rate(prompt) for prompt in rows], least))
             if sum(prompt.wrong for prompt in rows) >= least:
                 lost.append(rows)
         p = len(LOST_SHARES) * count_tail(chances, len(lost))
         if len(lost) >= 2 and p <= level:
             yield Group(
-                partition="",
                 name=f"where a haystack is lost {words}: {len(lost)} of {len(haystacks)} haystacks",
                 prompts=tuple(prompt for rows in lost for prompt in rows),
                 p=p,
@@ -520,7 +519,6 @@ def in_bursts(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
             prompt for (_, prompt, _), is_lost in zip(answers, passing, strict=True) if is_lost
         )
         yield Group(
-            partition="",
             name="one after another, and found at another time",
             prompts=tuple(lost),
             p=p,
