@@ -56,7 +56,7 @@ def refuse_other_shape(base_url: str, name: str, sent: Sent) -> None:
     if answers_as_qwen3(base_url, name, sent):
         raise SettingsError(
             f"'{name}' is needlemap's gauge of shape qwen3, whose weights are other ones: serve it "
-            f"as gauge-qwen3, and type --model openai/gauge-qwen3"
+            "as gauge-qwen3"
         )
 
 
