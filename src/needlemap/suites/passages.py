@@ -1,9 +1,10 @@
-"""Passages that questions are asked about: entries of an invented encyclopedia, or a file's.
+"""Write or read passages that questions are asked about.
 
-An entry tells several facts of each type (four towns, three years), in any order, in words that its
-question does not have, and calls its subject by name once. Entries are one line each, so that each
-stands whole. A file is SQuAD's or HotpotQA's, in the form in which they are published or as rows of
-a data set; nothing is downloaded.
+They are entries of an invented encyclopedia, or the passages of a file. An entry tells several
+facts of each type (four towns, three years), in any order, in words that its question does not
+have, and calls its subject by name once. Each entry is one line, so that it is never split. A file
+is SQuAD's or HotpotQA's, in the form in which they are published or as rows of a data set. Nothing
+is downloaded.
 """
 
 from __future__ import annotations
@@ -30,8 +31,12 @@ Holds = Callable[[str], bool]
 Shape = Literal["auto", "squad", "hotpot"]
 KINDS: tuple[Kind, ...] = ("person", "ship", "firm")
 YEARS = range(1700, 1900)
-_MIXED = 24  # entries that wait in the stream, so that those of a pair stand apart
-_MENTIONS = 0.3  # of all entries name another one's question
+# Entries that wait in the stream, so that the two entries of a pair stand apart.
+_WAITING = 24
+# Share of the entries that mention the question of another entry.
+_MENTIONS = 0.3
+# Questions of a repeat at most. Their passages are kept out of its haystack.
+_MOST_QUESTIONS = 64
 _PRONOUNS = {
     "woman": {"They": "She", "Their": "Her", "their": "her", "them": "her"},
     "man": {"They": "He", "Their": "His", "their": "his", "them": "him"},
@@ -42,41 +47,53 @@ _GONE = "Names of entries are used up. Use shorter lengths."
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What an entry is about. called: its pronouns."""
+    """The name of what an entry is about.
+
+    Attributes:
+        kind: Whether it is a person, a ship or a firm.
+        title: The name itself.
+        pronouns: 'woman', 'man' or 'thing'.
+    """
 
     kind: Kind
     title: str
-    called: str = "thing"
+    pronouns: str = "thing"
 
     @property
     def who(self) -> str:
-        """As a question calls it."""
+        """Return the name as questions have it, for example 'the captain of the ship ...'."""
         titles = lexicon("passages", "english")["titles"]
         return str(titles[self.kind].format(title=self.title))
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the encyclopedia. values: by fact."""
+    """One line of the encyclopedia.
+
+    Attributes:
+        name: What it is about.
+        values: Its towns and years by the name of their fact.
+        line: Its text, with the line break.
+    """
 
     name: Name
     values: Mapping[str, str]
     line: str
 
-    def of_type(self, kind: str) -> list[str]:
-        """Its values of a type, 'town' or 'year'."""
+    def of_type(self, value_type: str) -> list[str]:
+        """Return its values of a type, 'town' or 'year'."""
         facts = facts_of(self.name.kind)
-        return [value for fact, value in self.values.items() if facts[fact]["type"] == kind]
+        return [value for fact, value in self.values.items() if facts[fact]["type"] == value_type]
 
 
 def facts_of(kind: Kind) -> Mapping[str, Mapping[str, Any]]:
-    """The facts that an entry of a kind tells."""
-    found: Mapping[str, Mapping[str, Any]] = lexicon("passages", "english")[kind]["facts"]
-    return found
+    """Return the facts that an entry of a kind tells, by name."""
+    facts: Mapping[str, Mapping[str, Any]] = lexicon("passages", "english")[kind]["facts"]
+    return facts
 
 
 def clause(name: str, kind: Kind, fact: str) -> str:
-    """What a question asks of somebody or something.
+    """Return the clause by which a question asks for a fact of a person or thing.
 
     >>> clause("the captain of the ship Amber Crow", "person", "born")
     'in which town the captain of the ship Amber Crow was born'
@@ -85,78 +102,106 @@ def clause(name: str, kind: Kind, fact: str) -> str:
 
 
 def fresh_name(random: Random, kind: Kind, taken: set[str], holds: Holds, like: str = "") -> Name:
-    """A name that is neither taken, and is from now on, nor held. like: a title of the kind
-    that it shares half of. Raises SettingsError where none is left."""
-    return fresh(partial(_name, random, kind, like), taken, holds, _GONE, lambda found: found.title)
+    """Return a name that is neither taken nor held, and count it as taken.
+
+    like: a title of the kind that shares its last word. Raises SettingsError if no name is left.
+    """
+    return fresh(
+        partial(_draw_name, random, kind, like),
+        taken,
+        holds=holds,
+        gone=_GONE,
+        named=lambda name: name.title,
+    )
 
 
-def _name(random: Random, kind: Kind, like: str) -> Name:
-    somebody, half = person(random, "english"), like.split()[-1:]
-    family = somebody.name.split()[1]
+def _draw_name(random: Random, kind: Kind, like: str) -> Name:
+    drawn_person = person(random, "english")
+    given, family = drawn_person.name.split()
+    last = like.split()[-1] if like else ""
     if kind == "person":
-        called = "woman" if somebody.woman else "man"
-        return Name(kind, " ".join([somebody.name.split()[0], *(half or [family])]), called)
+        pronouns = "woman" if drawn_person.woman else "man"
+        return Name(kind, f"{given} {last or family}", pronouns=pronouns)
+
     if kind == "firm":
-        return Name(
-            kind, f"{family} and {(half or [person(random, 'english').name.split()[1]])[0]}"
-        )
+        if not last:
+            last = person(random, "english").name.split()[1]
+        return Name(kind, f"{family} and {last}")
+
     adjectives, nouns = words("english")
-    first, last = random.choice(adjectives), random.choice(nouns)
-    return Name(kind, " ".join([first.title(), *(half or [last.title()])]))
+    adjective = random.choice(adjectives).title()
+    noun = random.choice(nouns).title()
+    return Name(kind, f"{adjective} {last or noun}")
 
 
-def write(random: Random, name: Name, bridge: str = "", mention: str = "") -> Entry:
-    """An entry. bridge: the person whom a ship or a firm leads to. mention: the clause that it
-    names besides."""
-    facts, known = facts_of(name.kind), lexicon("passages", "english")
+def write_entry(random: Random, name: Name, bridge: str = "", mention: str = "") -> Entry:
+    """Return an entry with drawn values.
+
+    bridge: the person whom a ship or a firm leads to. mention: a clause of another question that
+    the entry holds.
+    """
+    facts = facts_of(name.kind)
+    vocabulary = lexicon("passages", "english")
+
     values: dict[str, str] = {}
-    for kind, pool in (("town", known["towns"]), ("year", YEARS)):
-        named = [fact for fact in facts if facts[fact]["type"] == kind]
-        values |= zip(named, map(str, random.sample(pool, len(named))), strict=True)
-    told = [
-        random.choice(facts[fact]["says"]).format(value=value, **_PRONOUNS[name.called])
-        for fact, value in values.items()
-    ]
+    for value_type, pool in (("town", vocabulary["towns"]), ("year", YEARS)):
+        names = [fact for fact in facts if facts[fact]["type"] == value_type]
+        values |= zip(names, map(str, random.sample(pool, len(names))), strict=True)
+
+    sentences = []
+    for fact, value in values.items():
+        template = random.choice(facts[fact]["says"])
+        sentences.append(template.format(value=value, **_PRONOUNS[name.pronouns]))
     if bridge:
-        told.append(random.choice(known[name.kind]["bridge"]["says"]).format(value=bridge))
+        template = random.choice(vocabulary[name.kind]["bridge"]["says"])
+        sentences.append(template.format(value=bridge))
     if mention:
-        told.append(known["mention"].format(clause=mention))
-    random.shuffle(told)
-    return Entry(name, values, f"{name.title}: {' '.join(told)}\n")
+        sentences.append(vocabulary["mention"].format(clause=mention))
+    random.shuffle(sentences)
+    return Entry(name, values, line=f"{name.title}: {' '.join(sentences)}\n")
 
 
 def write_with_bridge(
     random: Random, name: Name, taken: set[str], holds: Holds, mention: str = ""
 ) -> list[Entry]:
-    """An entry, and where it is a ship's or a firm's that of the person it leads to."""
+    """Return an entry, and after a ship's or a firm's the entry of the person it leads to."""
     if name.kind == "person":
-        return [write(random, name, mention=mention)]
-    other = fresh_name(random, "person", taken, holds)
-    return [write(random, name, other.title, mention), write(random, other)]
+        return [write_entry(random, name, mention=mention)]
+    other = fresh_name(random, "person", taken=taken, holds=holds)
+    first = write_entry(random, name, bridge=other.title, mention=mention)
+    return [first, write_entry(random, other)]
 
 
 @dataclass(frozen=True, slots=True)
 class Entries(Stream):
     """Entries without end; a ship's captain and a firm's founder have one too, somewhere near.
-    source: what fixes them, one a repeat."""
+
+    source: what fixes them, one a repeat.
+    """
 
     source: str
     name: str = "entries"
 
     def pieces(self) -> Iterator[str]:
-        """The lines."""
-        random, taken, waiting = Random(f"entries:{self.source}"), set[str](), list[str]()
-        before = fresh_name(random, "person", taken, holds_nothing)
+        """Yield the lines."""
+        random = Random(f"entries:{self.source}")
+        taken = set[str]()
+        waiting: list[str] = []
+        previous = fresh_name(random, "person", taken=taken, holds=holds_nothing)
         while True:
-            while len(waiting) < _MIXED:
-                name = fresh_name(random, random.choice(KINDS), taken, holds_nothing)
+            while len(waiting) < _WAITING:
+                kind = random.choice(KINDS)
+                name = fresh_name(random, kind, taken=taken, holds=holds_nothing)
                 mention = ""
                 if random.random() < _MENTIONS:
-                    fact = random.choice(list(facts_of(before.kind)))
-                    mention = clause(before.who, before.kind, fact)
-                made = write_with_bridge(random, name, taken, holds_nothing, mention)
-                waiting += [entry.line for entry in made]
-                before = name
+                    fact = random.choice(list(facts_of(previous.kind)))
+                    mention = clause(previous.who, previous.kind, fact=fact)
+                entries = write_with_bridge(
+                    random, name, taken=taken, holds=holds_nothing, mention=mention
+                )
+                waiting += [entry.line for entry in entries]
+                previous = name
+
             place = int(random.random() * len(waiting))
             waiting[place], waiting[-1] = waiting[-1], waiting[place]
             yield waiting.pop()
@@ -164,35 +209,51 @@ class Entries(Stream):
 
 @dataclass(frozen=True, slots=True)
 class PassageQuestion:
-    """A question of a file. answers: any one is right. passages: the lines that answer it. beside:
-    lines that were published with it, and do not."""
+    """A question of a file.
+
+    Attributes:
+        question: The question.
+        answers: Right answers, of which any one will do.
+        passages: The lines that answer it.
+        other_passages: Lines that were published with it and do not answer it.
+    """
 
     question: str
     answers: tuple[str, ...]
     passages: tuple[str, ...]
-    beside: tuple[str, ...] = ()
+    other_passages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PassageStream(Stream):
-    """A file's passages in an order of their own, again and again in other orders."""
+    """A file's passages in a drawn order, again and again in other orders.
+
+    Attributes:
+        source: What fixes the orders.
+        lines: The passages.
+    """
 
     source: str
     lines: tuple[str, ...] = field(compare=False, repr=False)
     name: str = "passages"
 
     def pieces(self) -> Iterator[str]:
-        """The lines."""
-        for time in count():
-            yield from Random(f"passages:{self.source}:{time}").sample(self.lines, len(self.lines))
-
-
-_HELD = 64  # questions of a repeat at most, whose passages are kept out of its haystack
+        """Yield the lines."""
+        for number in count():
+            random = Random(f"passages:{self.source}:{number}")
+            yield from random.sample(self.lines, len(self.lines))
 
 
 @dataclass(frozen=True, slots=True)
 class PassageFile:
-    """A file's questions, and all its passages, each once. sha256: of the file."""
+    """A file's questions and passages.
+
+    Attributes:
+        path: The file.
+        sha256: The hash of the file.
+        questions: All questions.
+        passages: All passages, each once.
+    """
 
     path: Path
     sha256: str
@@ -202,105 +263,142 @@ class PassageFile:
     def of_repeat(
         self, repeat: int, seed: int
     ) -> tuple[tuple[PassageQuestion, ...], PassageStream]:
-        """The questions of a repeat, and the other passages. At least half of them stay
-        such."""
+        """Return the questions of a repeat, and the passages that do not belong to them.
+
+        At least half of the passages stay in the haystack, if there are two questions or more.
+        """
         source = f"{seed}:{repeat}:{self.sha256}"
         order = Random(f"questions:{source}").sample(self.questions, len(self.questions))
-        chosen, held = list[PassageQuestion](), set[str]()
-        for each in order:
-            more = held | {*each.passages, *each.beside}
-            if len(chosen) < _HELD and (not chosen or 2 * len(more) <= len(self.passages)):
-                chosen.append(each)
-                held = more
-        rest = tuple(line for line in self.passages if line not in held)
-        return tuple(chosen), PassageStream(source, rest)
+        questions: list[PassageQuestion] = []
+        belonging = set[str]()
+        for question in order:
+            enlarged = belonging | {*question.passages, *question.other_passages}
+            is_half_left = 2 * len(enlarged) <= len(self.passages)
+            if len(questions) < _MOST_QUESTIONS and (is_half_left or not questions):
+                questions.append(question)
+                belonging = enlarged
+        rest = tuple(line for line in self.passages if line not in belonging)
+        return tuple(questions), PassageStream(source, rest)
 
 
 @cache
 def read_passages(path: str, shape: Shape) -> PassageFile:
-    """A file of SQuAD's or HotpotQA's. Raises SettingsError with what is wrong."""
+    """Return the questions and passages of a SQuAD or HotpotQA file.
+
+    Raises SettingsError for a file of another form, or with too few questions or passages.
+    """
     file = Path(path).expanduser()
-    rows = list(_rows(file))
-    told = shape if shape != "auto" else "hotpot" if "supporting_facts" in rows[0] else "squad"
-    read = {"squad": _squad, "hotpot": _hotpot}[told]
+    rows = _rows(file)
+    form: str = shape
+    if shape == "auto":
+        form = "hotpot" if "supporting_facts" in rows[0] else "squad"
+    read_row = {"squad": _squad, "hotpot": _hotpot}[form]
+
     questions: list[PassageQuestion] = []
     lines: dict[str, None] = {}
     for number, row in enumerate(rows, 1):
         try:
-            asked, passages = read(row)
+            row_questions, passages = read_row(row)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise SettingsError(
-                f"'{file}', question {number}: not of the form '{told}' "
+                f"'{file}', question {number}: not of the form '{form}' "
                 f"({type(error).__name__}: {error}). SQuAD's questions have context, question and "
                 f"answers; HotpotQA's have context, question, answer and supporting_facts. Choose "
                 f"with --task-options shape=squad or shape=hotpot"
             ) from None
-        questions += asked
+        questions += row_questions
         lines |= dict.fromkeys(passages)
+
     if not questions or len(lines) < 4:
         raise SettingsError(
             f"'{file}' has {len(questions)} questions with an answer and {len(lines)} passages: "
             f"give a file with at least one and four."
         )
-    return PassageFile(file, sha256(file.read_bytes()).hexdigest(), tuple(questions), tuple(lines))
+    return PassageFile(
+        file,
+        sha256(file.read_bytes()).hexdigest(),
+        questions=tuple(questions),
+        passages=tuple(lines),
+    )
 
 
-def _rows(file: Path) -> Iterator[Row]:
-    """Questions with their passages. SQuAD's own file nests them; all others are rows."""
+def _rows(file: Path) -> list[Row]:
+    """Return the questions of a file with their passages, each a row.
+
+    SQuAD's own file nests them; all other files have rows.
+    """
     if file.suffix.lower() == ".json" and file.is_file():
         try:
-            whole = read_json(file.read_text("utf-8-sig"))
+            content = read_json(file.read_text("utf-8-sig"))
         except ValueError as error:
             raise SettingsError(f"'{file}' cannot be read: {error}.") from None
-        if isinstance(whole, dict):
-            try:
-                found = list(_nested(whole))
-            except (KeyError, TypeError, AttributeError) as error:
-                raise SettingsError(
-                    f"'{file}' is not SQuAD's form, data > paragraphs > qas ({error!r})."
-                ) from None
-            if not found:
-                raise SettingsError(f"'{file}' holds no questions.")
-            yield from found
-            return
-    yield from read_rows(file)
+        if isinstance(content, dict):
+            return _nested_rows(file, content)
+    return read_rows(file)
 
 
-def _nested(whole: Mapping[str, Any]) -> Iterator[Row]:
-    for article in whole["data"]:
+def _nested_rows(file: Path, content: Mapping[str, Any]) -> list[Row]:
+    try:
+        rows = list(_unnested(content))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SettingsError(
+            f"'{file}' is not SQuAD's form, data > paragraphs > qas ({error!r})."
+        ) from None
+    if not rows:
+        raise SettingsError(f"'{file}' holds no questions.")
+    return rows
+
+
+def _unnested(content: Mapping[str, Any]) -> Iterator[Row]:
+    for article in content["data"]:
         for paragraph in article["paragraphs"]:
             shared = {"title": article.get("title", ""), "context": paragraph["context"]}
-            for each in paragraph["qas"]:
-                yield {**each, **shared}
+            for question in paragraph["qas"]:
+                yield {**question, **shared}
 
 
 def _squad(row: Row) -> tuple[list[PassageQuestion], list[str]]:
-    """A row's question, none where it has no answer, and its passage."""
-    passage = _line(str(row.get("title") or "").replace("_", " "), _text(row["context"]))
+    """Return a row's question, or none if it has no answer, and its passage."""
+    title = str(row.get("title") or "").replace("_", " ")
+    passage = _line(title, _text(row["context"]))
     answers = row["answers"]
-    texts = answers["text"] if isinstance(answers, dict) else [each["text"] for each in answers]
-    kept = tuple(dict.fromkeys(text.strip() for text in map(_text, texts) if text.strip()))
-    asked = PassageQuestion(_text(row["question"]).strip(), kept, (passage,))
-    return ([asked] if kept else []), [passage]
+    texts = answers["text"] if isinstance(answers, dict) else [answer["text"] for answer in answers]
+    stripped = [_text(text).strip() for text in texts]
+    distinct = tuple(dict.fromkeys(text for text in stripped if text))
+    question = PassageQuestion(
+        _text(row["question"]).strip(),
+        distinct,
+        passages=(passage,),
+    )
+    return ([question] if distinct else []), [passage]
 
 
 def _hotpot(row: Row) -> tuple[list[PassageQuestion], list[str]]:
-    """A row's question and its passages, those that support the answer and the others."""
-    context, facts = row["context"], row["supporting_facts"]
-    pairs = (
-        list(zip(context["title"], context["sentences"], strict=True))
-        if isinstance(context, dict)
-        else [(title, sentences) for title, sentences in context]
-    )
-    named = facts["title"] if isinstance(facts, dict) else [title for title, _ in facts]
-    lines = {_text(title): _line(title, "".join(map(_text, said))) for title, said in pairs}
-    passages = tuple(lines[title] for title in dict.fromkeys(named))
+    """Return a row's question and its passages: those that support the answer, and the others."""
+    context = row["context"]
+    facts = row["supporting_facts"]
+    if isinstance(context, dict):
+        paragraphs = list(zip(context["title"], context["sentences"], strict=True))
+    else:
+        paragraphs = [(title, sentences) for title, sentences in context]
+    supporting = facts["title"] if isinstance(facts, dict) else [title for title, _ in facts]
+
+    lines = {}
+    for title, sentences in paragraphs:
+        checked_title = _text(title)
+        lines[checked_title] = _line(checked_title, "".join(map(_text, sentences)))
+    passages = tuple(lines[title] for title in dict.fromkeys(supporting))
     answer = _text(row["answer"]).strip()
     if not passages or not answer:
         raise ValueError("no answer, or no supporting fact")
-    beside = tuple(line for title, line in lines.items() if title not in named)
-    asked = PassageQuestion(_text(row["question"]).strip(), (answer,), passages, beside)
-    return [asked], [*lines.values()]
+
+    question = PassageQuestion(
+        _text(row["question"]).strip(),
+        (answer,),
+        passages=passages,
+        other_passages=tuple(line for title, line in lines.items() if title not in supporting),
+    )
+    return [question], [*lines.values()]
 
 
 def _text(value: Any) -> str:
@@ -310,6 +408,6 @@ def _text(value: Any) -> str:
 
 
 def _line(title: str, text: str) -> str:
-    """A passage as one line."""
-    said = " ".join(f"{title}: {text}".split()) if title.strip() else " ".join(text.split())
-    return f"{said}\n"
+    """Return a passage as one line."""
+    passage = f"{title}: {text}" if title.strip() else text
+    return f"{' '.join(passage.split())}\n"

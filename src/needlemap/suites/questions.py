@@ -5,10 +5,10 @@
     "Say in which town the captain of the ship Amber Crow was born."  ->  Dorvane
 
 After RULER's two question answering tests (Hsieh et al. 2024, arXiv 2404.06654), which hide
-passages of SQuAD and HotpotQA: these are asked from a file of the user's; by default all passages
-are our own, drawn afresh. No short cut answers: every town and year stands in many entries, each
-entry has several, in any order and in other words than the question's, and the entry that has most
-of the question's words is another one.
+passages of SQuAD and HotpotQA. Here these passages come from a file of the user's; by default all
+passages are our own, drawn afresh. No short cut leads to the answer: each town and year stands in
+many entries, each entry has several, in any order and in other words than the question's, and
+another entry has more of the question's words.
 """
 
 from __future__ import annotations
@@ -52,80 +52,111 @@ class Questions(Task):
     fresh: Scope = "trial"
 
     def __post_init__(self) -> None:
-        self._file: PassageFile | None = read_passages(self.path, self.shape) if self.path else None
+        self._file: PassageFile | None = None
+        if self.path:
+            self._file = read_passages(self.path, self.shape)
         self._of_repeat = dict[tuple[int, int], tuple[tuple[PassageQuestion, ...], PassageStream]]()
 
     def background(self, repeat: int, seed: int) -> Background:
-        """The other passages."""
+        """Return the other passages."""
         if self._file is not None:
-            return Background(self._chosen(self._file, repeat, seed)[1])
+            _, stream = self._chosen(self._file, repeat, seed=seed)
+            return Background(stream)
         return Background(Entries(f"{seed}:{repeat}"))
 
     def source(self) -> tuple[str, str]:
-        """The file's name and sha256; '' without one."""
+        """Return the file's name and sha256, or '' and '' if there is no file."""
         if self._file is None:
             return "", ""
         return f"passages:{self._file.path.name}", self._file.sha256
 
     def item(self, draw: Draw) -> Item:
-        """The passage that is asked about at the cell's depth, what else belongs to it
-        anywhere."""
+        """Return an item whose asked passage is at the cell's depth.
+
+        The other passages that belong to the question stand anywhere.
+        """
         random = draw.random("questions", self.fresh)
         if self._file is not None:
-            return self._read(self._file, draw, random)
+            return self._read(self._file, draw, random=random)
         return self._invented(draw, random)
 
     def _read(self, file: PassageFile, draw: Draw, random: Random) -> Item:
-        asked = random.choice(self._chosen(file, draw.repeat, draw.seed)[0])
-        beside = random.sample(asked.beside, min(2, len(asked.beside)))
-        reference = Reference(
-            asked.answers[0], asked.answers, asked.passages[0].strip(), asked.question
+        """Return an item with a question of the file."""
+        questions, _ = self._chosen(file, draw.repeat, seed=draw.seed)
+        question = random.choice(questions)
+        others = random.sample(question.other_passages, min(2, len(question.other_passages)))
+        return Item(
+            self._needles(draw, [*question.passages, *others]),
+            question.question,
+            reference=Reference(
+                question.answers[0],
+                question.answers,
+                needle=question.passages[0].strip(),
+                question=question.question,
+            ),
+            answer_prefix=lexicon("passages", "english")["begun"],
+            unique=(),
         )
-        needles = self._placed(draw, [*asked.passages, *beside])
-        begun = lexicon("passages", "english")["begun"]
-        return Item(needles, asked.question, reference, answer_prefix=begun, unique=())
 
     def _chosen(
         self, file: PassageFile, repeat: int, seed: int
     ) -> tuple[tuple[PassageQuestion, ...], PassageStream]:
-        """A repeat's questions and other passages, chosen once."""
+        """Return a repeat's questions and its other passages, which are drawn once."""
         if (repeat, seed) not in self._of_repeat:
             self._of_repeat[repeat, seed] = file.of_repeat(repeat, seed)
         return self._of_repeat[repeat, seed]
 
     def _invented(self, draw: Draw, random: Random) -> Item:
-        """The entry, the person it leads to, one of nearly the same name, and one that has the
-        question's words."""
-        known, taken = lexicon("passages", "english"), set[str]()
-        kind = random.choice(KINDS[1:] if self.hops == 2 else KINDS)
-        name = fresh_name(random, kind, taken, draw.holds)
-        entries = write_with_bridge(random, name, taken, draw.holds)
-        told = entries[self.hops - 1]
-        bridge = known[kind].get("bridge") if self.hops == 2 else None
-        who = bridge["ask"].format(who=name.who) if bridge else name.who
-        fact = random.choice(list(facts_of(told.name.kind)))
-        answer, kinds = told.values[fact], facts_of(told.name.kind)[fact]["type"]
-        said = clause(who, told.name.kind, fact)
-        for like, mention in ((name.title, ""), ("", said)):
-            near = fresh_name(random, kind, taken, draw.holds, like)
-            entries += write_with_bridge(random, near, taken, draw.holds, mention)
-        question = known["question"].format(clause=said, type=known["types"][kinds])
-        wrong = dict.fromkeys(value for entry in entries for value in entry.of_type(kinds))
-        reference = Reference(
-            answer,
-            (answer,),
-            told.line.strip(),
-            question,
-            decoys=tuple(value for value in wrong if value != answer),
-        )
-        needles = self._placed(draw, [entry.line for entry in entries])
-        titles = tuple(entry.name.title for entry in entries)
-        return Item(needles, question, reference, answer_prefix=known["begun"], unique=titles)
+        """Return an item with an invented question.
 
-    def _placed(self, draw: Draw, lines: list[str]) -> tuple[Needle, ...]:
-        """The first line at the cell's depth, the others anywhere: where, is drawn for each
-        length at most, so that neighbouring depths share what comes before."""
-        beside = draw.beside("questions beside", self.fresh)
-        depths = [beside.random() for _ in lines[1:]]
-        others = [Needle(line, at, still=True) for line, at in zip(lines[1:], depths, strict=True)]
+        Its passages are the entry, the entry of the person it leads to, one of nearly the same
+        name, and one that has the question's words.
+        """
+        vocabulary = lexicon("passages", "english")
+        taken = set[str]()
+        kind = random.choice(KINDS[1:] if self.hops == 2 else KINDS)
+        name = fresh_name(random, kind, taken=taken, holds=draw.holds)
+        entries = write_with_bridge(random, name, taken=taken, holds=draw.holds)
+        answering = entries[self.hops - 1]
+        who = name.who
+        if self.hops == 2:
+            who = vocabulary[kind]["bridge"]["ask"].format(who=who)
+
+        facts = facts_of(answering.name.kind)
+        fact = random.choice(list(facts))
+        answer = answering.values[fact]
+        value_type = facts[fact]["type"]
+        asking = clause(who, answering.name.kind, fact=fact)
+        for like, mention in ((name.title, ""), ("", asking)):
+            other = fresh_name(random, kind, taken=taken, holds=draw.holds, like=like)
+            entries += write_with_bridge(
+                random, other, taken=taken, holds=draw.holds, mention=mention
+            )
+
+        question = vocabulary["question"].format(
+            clause=asking, type=vocabulary["types"][value_type]
+        )
+        values = dict.fromkeys(value for entry in entries for value in entry.of_type(value_type))
+        return Item(
+            self._needles(draw, [entry.line for entry in entries]),
+            question,
+            reference=Reference(
+                answer,
+                (answer,),
+                needle=answering.line.strip(),
+                question=question,
+                decoys=tuple(value for value in values if value != answer),
+            ),
+            answer_prefix=vocabulary["begun"],
+            unique=tuple(entry.name.title for entry in entries),
+        )
+
+    def _needles(self, draw: Draw, lines: list[str]) -> tuple[Needle, ...]:
+        """Return the first line at the cell's depth, and the others anywhere.
+
+        Their depths are drawn for each length at most, so that neighbouring depths share what comes
+        before.
+        """
+        random = draw.beside("questions beside", self.fresh)
+        others = [Needle(line, random.random(), still=True) for line in lines[1:]]
         return (Needle(lines[0], draw.cell.depth), *others)
