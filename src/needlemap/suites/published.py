@@ -1,9 +1,8 @@
-"""Prompts of a published set, from a file that the user brings: asked as they are, with nothing
-hidden.
+"""Read the prompts of a published set from a file that the user brings.
 
-RULER, MRCR, BABILong, LongBench v2 and GraphWalks, as JSON Lines, JSON, CSV or Parquet. Where a set
-has parts but no prompt, as BABILong and LongBench, the words between them are ours. Nothing is ever
-downloaded.
+They are sent as they are, with nothing hidden in them. The sets are RULER, MRCR, BABILong,
+LongBench v2 and GraphWalks, as JSON Lines, JSON, CSV or Parquet. BABILong and LongBench have parts
+but no prompt, so the words between their parts are ours. Nothing is ever downloaded.
 """
 
 from __future__ import annotations
@@ -52,39 +51,46 @@ class Published(Task):
             raise SettingsError(f"Option 'limit' must be at least 1, got {limit}.")
         file = Path(path).expanduser()
         rows = read_rows(file)[:limit]
-        self.format = told_format(rows[0]) if format == "auto" else format
-        self.scorer, self._file = FORMATS[self.format].scorer, file
+        self.format = format_of(rows[0]) if format == "auto" else format
+        self.scorer = FORMATS[self.format].scorer
         self.scorer_options = FORMATS[self.format].scorer_options
+        self._file = file
         answers = [str(row.get("target", "")).strip() for row in rows]
-        self._prompts = [self._read(number, row, answers) for number, row in enumerate(rows, 1)]
+        self._prompts = [
+            self._read(number, row, answers=answers) for number, row in enumerate(rows, 1)
+        ]
 
     def prompts(self) -> Sequence[ReadyPrompt]:
-        """All prompts, in the file's order."""
+        """Return all prompts, in the file's order."""
         return self._prompts
 
     def source(self) -> tuple[str, str]:
-        """The file's name, and its sha256."""
+        """Return the format with the file's name, and the file's sha256."""
         with self._file.open("rb") as file:
             return f"{self.format}:{self._file.name}", file_digest(file, "sha256").hexdigest()
 
     def item(self, draw: Draw) -> Item:
-        """The item of the prompt with the repeat's number."""
+        """Return the item of the prompt with the repeat's number."""
         return self._prompts[draw.repeat].item
 
     def _read(self, number: int, row: dict[str, object], answers: Sequence[str]) -> ReadyPrompt:
         try:
             return FORMATS[self.format].read(row, answers)
         except (KeyError, TypeError, ValueError) as error:
-            why = f"no field {error}" if isinstance(error, KeyError) else str(error)
+            reason = f"no field {error}" if isinstance(error, KeyError) else str(error)
             raise SettingsError(
-                f"'{self._file}', row {number}: not of the format '{self.format}' ({why}). "
+                f"'{self._file}', row {number}: not of the format '{self.format}' ({reason}). "
                 f"Formats: "
                 f"{', '.join(FORMATS)}; choose with --task-options format=NAME"
             ) from None
 
 
+Row = dict[str, Any]
 _LETTERS = ("A", "B", "C", "D")
-_CODE = 12  # characters of MRCR v2's code
+# Characters of MRCR v2's code.
+_CODE_CHARS = 12
+# Bytes of a file of prompts at most.
+_MOST_BYTES = 1 << 30
 _BABILONG = (
     "The text below tells, among much else, who went where and who took or gave what. Later events "
     "count.\n\n"
@@ -98,10 +104,14 @@ _LONGBENCH = (
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One set's rows. fields: those by which it is told. scorer: the name of the one that fits.
+    """How the rows of one set are read.
 
-    read: a row, and all rows' right answers, to a prompt. Raises KeyError, TypeError, ValueError
-    for a row that is none. scorer_options: by which the scorer's rule is the set's own.
+    Attributes:
+        fields: The fields by which a row of the set is recognised.
+        scorer: The name of the scorer that fits.
+        read: Makes a prompt of a row and the right answers of all rows. Raises KeyError, TypeError
+            or ValueError for a row of another form.
+        scorer_options: Options by which the scorer's rule is the set's own.
     """
 
     fields: frozenset[str]
@@ -110,74 +120,97 @@ class Format:
     scorer_options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def ruler(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
-    """`input` is the prompt, `outputs` the answers; newer files keep the answer's beginning
-    apart."""
-    text, outputs = _text(row, "input"), _texts(row["outputs"])
+def read_ruler(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
+    """Return RULER's prompt: `input` is its text, `outputs` are the answers.
+
+    Newer files keep the answer's beginning apart.
+    """
+    text = _text(row, "input")
+    outputs = _texts(row["outputs"])
     if not outputs or not all(output.strip() for output in outputs):
         raise ValueError("outputs are empty")
-    question = text.rstrip().rpartition("\n")[2].strip()
+    question = _last_line(text)
     reference = Reference(", ".join(outputs), tuple(outputs), question=question)
-    item = Item((), question, reference, answer_prefix=str(row.get("answer_prefix") or ""))
-    return ReadyPrompt((("user", text),), item, _depth_of(text, outputs[0]))
+    prefix = str(row.get("answer_prefix") or "")
+    return _user_prompt(
+        text,
+        Item((), question, reference=reference, answer_prefix=prefix),
+        depth=_depth_of(text, outputs[0]),
+    )
 
 
-def mrcr(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
-    """`prompt` is a conversation as JSON, `answer` begins with `random_string_to_prepend`."""
-    told = row["prompt"]
-    messages = read_json(told) if isinstance(told, str) else told
+def read_mrcr(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
+    """Return MRCR's prompt.
+
+    `prompt` is a conversation as JSON, and `answer` begins with `random_string_to_prepend`.
+    """
+    messages = row["prompt"]
+    if isinstance(messages, str):
+        messages = read_json(messages)
     turns = tuple((_text(message, "role"), _text(message, "content")) for message in messages)
-    code, answer = _text(row, "random_string_to_prepend"), _text(row, "answer")
+    code = _text(row, "random_string_to_prepend")
+    answer = _text(row, "answer")
     if not answer.startswith(code) or not turns or turns[-1][0] != "user":
         raise ValueError(
             "the answer does not begin with random_string_to_prepend, or no user speaks last"
         )
-    asked = row.get("desired_msg_index")
-    if isinstance(asked, int) and not 0 <= asked < len(turns):
+    index = row.get("desired_msg_index")
+    if isinstance(index, int) and not 0 <= index < len(turns):
         raise ValueError(
-            f"desired_msg_index is {asked}, but there are {len(turns)} messages, from 0"
+            f"desired_msg_index is {index}, but there are {len(turns)} messages, from 0"
         )
-    wanted, question = answer.removeprefix(code), turns[-1][1]
-    sizes = [len(said) for _, said in turns]
-    place = next((at for at, (_, said) in enumerate(turns) if said.strip() == wanted.strip()), None)
-    depth = None if place is None else sum(sizes[:place]) / max(1, sum(sizes[:-1]) - sizes[place])
-    choices = _replies(turns, place)
-    return ReadyPrompt(
-        turns, Item((), question, _verbatim(code, wanted, question, choices)), _share(depth)
-    )
+
+    reply = answer.removeprefix(code)
+    question = turns[-1][1]
+    places = (place for place, turn in enumerate(turns) if turn[1].strip() == reply.strip())
+    place = next(places, None)
+    depth = None
+    if place is not None:
+        sizes = [len(text) for _, text in turns]
+        depth = sum(sizes[:place]) / max(1, sum(sizes[:-1]) - sizes[place])
+    reference = _verbatim(code, reply, question=question, choices=_replies(turns, place))
+    return ReadyPrompt(turns, Item((), question, reference=reference), depth=_share(depth))
 
 
-def mrcr2(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
-    """`queries` is the prompt as one text, `answer` begins with a code of 12 characters."""
-    text, answer = _text(row, "queries"), _text(row, "answer").strip()
-    code, wanted = answer[:_CODE], answer[_CODE:].strip()
-    question = text.rstrip().rpartition("\n")[2].strip()
-    if not wanted or code not in text:
+def read_mrcr2(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
+    """Return MRCR v2's prompt.
+
+    `queries` is the prompt as one text, and `answer` begins with a code of 12 characters.
+    """
+    text = _text(row, "queries")
+    answer = _text(row, "answer").strip()
+    code = answer[:_CODE_CHARS]
+    reply = answer[_CODE_CHARS:].strip()
+    question = _last_line(text)
+    if not reply or code not in text:
         raise ValueError(
             "the prompt does not ask for the 12 characters that the answer begins with"
         )
-    item = Item((), question, _verbatim(code, wanted, question))
-    return ReadyPrompt((("user", text),), item, _depth_of(text, wanted))
+    item = Item((), question, reference=_verbatim(code, reply, question=question))
+    return _user_prompt(text, item, depth=_depth_of(text, reply))
 
 
-def babilong(row: Row, answers: Sequence[str]) -> ReadyPrompt:
-    """`input` is the text, `target` the label; the other labels are the file's other
-    targets."""
-    context, question, target = (
-        _text(row, "input"),
-        _text(row, "question").strip(),
-        _text(row, "target").strip(),
-    )
+def read_babilong(row: Row, answers: Sequence[str]) -> ReadyPrompt:
+    """Return BABILong's prompt: `input` is the text, `target` the label.
+
+    The other labels are the other targets of the file.
+    """
+    context = _text(row, "input")
+    question = _text(row, "question").strip()
+    target = _text(row, "target").strip()
     others = tuple(sorted({answer for answer in answers if answer != target}))
     if not target or not others:
         raise ValueError("target is empty, or all rows of the file have the same")
     text = _BABILONG.format(context=context.strip(), question=question)
     reference = Reference(target, (target,), question=question, decoys=others)
-    return ReadyPrompt((("user", text),), Item((), question, reference), None)
+    return _user_prompt(text, Item((), question, reference=reference), depth=None)
 
 
-def longbench(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
-    """`context`, `question`, `choice_A` to `choice_D`, and `answer`, a letter."""
+def read_longbench(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
+    """Return LongBench v2's prompt.
+
+    The fields are `context`, `question`, `choice_A` to `choice_D`, and `answer`, a letter.
+    """
     right = _text(row, "answer").strip()
     if right not in _LETTERS:
         raise ValueError(f"answer is '{right}', not one of {', '.join(_LETTERS)}")
@@ -185,53 +218,93 @@ def longbench(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
         f"({letter}) {_text(row, f'choice_{letter}').strip()}" for letter in _LETTERS
     )
     question = _text(row, "question").strip()
-    asked = f"{question}\n\n{choices}"
+    question_with_choices = f"{question}\n\n{choices}"
     text = _LONGBENCH.format(
         context=_text(row, "context").strip(), question=question, choices=choices
     )
-    wrong = tuple(letter for letter in _LETTERS if letter != right)
-    reference = Reference(right, question=asked, decoys=wrong, choices=_LETTERS)
-    return ReadyPrompt((("user", text),), Item((), asked, reference), None)
+    reference = Reference(
+        right,
+        question=question_with_choices,
+        decoys=tuple(letter for letter in _LETTERS if letter != right),
+        choices=_LETTERS,
+    )
+    return _user_prompt(text, Item((), question_with_choices, reference=reference), depth=None)
 
 
-def graphwalks(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
-    """`prompt` is the prompt, `answer_nodes` (in older files `answer`) the set of nodes, which
-    may be empty. The question is its last paragraph."""
-    text, nodes = _text(row, "prompt"), row["answer_nodes" if "answer_nodes" in row else "answer"]
+def read_graphwalks(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
+    """Return GraphWalks' prompt, whose last paragraph is the question.
+
+    `prompt` is the text, and `answer_nodes` (in older files `answer`) the set of nodes, which may
+    be empty.
+    """
+    text = _text(row, "prompt")
+    nodes = row["answer_nodes"] if "answer_nodes" in row else row["answer"]
     if not isinstance(nodes, (list, tuple)):
         raise TypeError("answer_nodes are no list of nodes")
-    wanted, question = tuple(map(str, nodes)), text.rstrip().rpartition("\n\n")[2].strip()
-    reference = Reference(f"[{', '.join(wanted)}]", wanted, question=question)
-    return ReadyPrompt((("user", text),), Item((), question, reference), None)
+    names = tuple(map(str, nodes))
+    question = text.rstrip().rpartition("\n\n")[2].strip()
+    reference = Reference(f"[{', '.join(names)}]", names, question=question)
+    return _user_prompt(text, Item((), question, reference=reference), depth=None)
+
+
+def _user_prompt(text: str, item: Item, depth: float | None) -> ReadyPrompt:
+    return ReadyPrompt((("user", text),), item, depth=depth)
+
+
+def _last_line(text: str) -> str:
+    return text.rstrip().rpartition("\n")[2].strip()
 
 
 FORMATS: Mapping[str, Format] = {
-    "ruler": Format(frozenset({"input", "outputs"}), "recall", ruler, {"rule": "ruler"}),
+    "ruler": Format(
+        frozenset({"input", "outputs"}),
+        "recall",
+        read=read_ruler,
+        scorer_options={"rule": "ruler"},
+    ),
     "mrcr": Format(
         frozenset({"prompt", "answer", "random_string_to_prepend"}),
         "verbatim",
-        mrcr,
-        {"bare": True},
+        read=read_mrcr,
+        scorer_options={"bare": True},
     ),
-    "mrcr2": Format(frozenset({"queries", "answer"}), "verbatim", mrcr2, {"bare": True}),
-    "babilong": Format(frozenset({"input", "question", "target"}), "label", babilong),
+    "mrcr2": Format(
+        frozenset({"queries", "answer"}),
+        "verbatim",
+        read=read_mrcr2,
+        scorer_options={"bare": True},
+    ),
+    "babilong": Format(
+        frozenset({"input", "question", "target"}),
+        "label",
+        read=read_babilong,
+    ),
     "longbench": Format(
         frozenset({"context", "question", "answer", *(f"choice_{letter}" for letter in _LETTERS)}),
         "choice",
-        longbench,
+        read=read_longbench,
     ),
-    "graphwalks": Format(frozenset({"prompt", "problem_type"}), "set", graphwalks),
+    "graphwalks": Format(
+        frozenset({"prompt", "problem_type"}),
+        "set",
+        read=read_graphwalks,
+    ),
 }
 
 
-def told_format(row: Row) -> str:
-    """The format of a row by its fields. Raises SettingsError where it is of none."""
+def format_of(row: Row) -> str:
+    """Return the name of a row's format, recognised by its fields.
+
+    Raises SettingsError if it has the fields of no format.
+    """
     for name, format in FORMATS.items():
         if format.fields <= set(row):
             return name
-    known = "; ".join(f"{name}: {', '.join(sorted(each.fields))}" for name, each in FORMATS.items())
+    formats = "; ".join(
+        f"{name}: {', '.join(sorted(format.fields))}" for name, format in FORMATS.items()
+    )
     raise SettingsError(
-        f"Fields {', '.join(sorted(map(str, row)))} are of no known set. Known: {known}."
+        f"Fields {', '.join(sorted(map(str, row)))} are of no known set. Known: {formats}."
     )
 
 
@@ -243,47 +316,49 @@ def _text(row: Row, name: str) -> str:
 
 
 def _texts(value: object) -> list[str]:
-    """Right answers: a list of them, or one that stands alone."""
+    """Return the right answers: those of a list, or the only one."""
     if isinstance(value, str) and value.strip().startswith("["):
         raise ValueError(f"outputs are a text, {value[:40]}, not a list")
     if isinstance(value, (str, int, float)):
         return [str(value)]
     if not isinstance(value, (list, tuple)):
         raise TypeError("outputs are no list of texts")
-    return [str(each) for each in value]
+    return [str(answer) for answer in value]
 
 
-def _depth_of(text: str, wanted: str) -> float | None:
-    """Where a text holds another, as a share of its characters; None where it does not, or
-    more than once."""
-    at = text.find(wanted)
-    if at < 0 or text.find(wanted, at + 1) >= 0:
+def _depth_of(text: str, part: str) -> float | None:
+    """Return where a text holds a part, as a share of its characters.
+
+    None if it does not hold the part, or holds it more than once.
+    """
+    start = text.find(part)
+    if start < 0 or text.find(part, start + 1) >= 0:
         return None
-    return _share(at / max(1, len(text) - len(wanted)))
+    return _share(start / max(1, len(text) - len(part)))
 
 
 def _share(depth: float | None) -> float | None:
     return None if depth is None else min(1.0, max(0.0, depth))
 
 
-def _verbatim(code: str, wanted: str, question: str, choices: tuple[str, ...] = ()) -> Reference:
-    return Reference(f"{code}{wanted}", (wanted,), question=question, choices=choices)
+def _verbatim(code: str, reply: str, question: str, choices: tuple[str, ...] = ()) -> Reference:
+    return Reference(f"{code}{reply}", (reply,), question=question, choices=choices)
 
 
 def _replies(turns: Sequence[tuple[str, str]], place: int | None) -> tuple[str, ...]:
-    """All replies to the request whose reply is at a place; none where it is not known."""
+    """Return all replies to the request whose reply is at a place, or none if it is not known."""
     if not place:
         return ()
-    asked = turns[place - 1][1]
-    return tuple(reply for (_, said), (_, reply) in pairwise(turns[:-1]) if said == asked)
-
-
-Row = dict[str, Any]
+    request = turns[place - 1][1]
+    pairs = pairwise(turns[:-1])
+    return tuple(reply for (_, text), (_, reply) in pairs if text == request)
 
 
 def read_rows(path: Path) -> list[Row]:
-    """All rows, in the file's order. Raises SettingsError for a file that is missing, or is
-    none of these."""
+    """Return all rows, in the file's order.
+
+    Raises SettingsError for a file that is missing, cannot be read or is of another type.
+    """
     readers: dict[str, Callable[[Path], Iterable[Any]]] = {
         ".jsonl": _json_lines,
         ".json": _json,
@@ -306,22 +381,19 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-_MOST = 1 << 30  # bytes of a file of prompts
-
-
 def _text_of(path: Path) -> str:
-    return read_regular(path, _MOST).decode("utf-8-sig")
+    return read_regular(path, _MOST_BYTES).decode("utf-8-sig")
 
 
 def _json_lines(path: Path) -> list[Any]:
-    found = []
+    rows = []
     for number, line in enumerate(_text_of(path).split("\n"), 1):
         if line.strip():
             try:
-                found.append(read_json(line))
+                rows.append(read_json(line))
             except ValueError as error:
                 raise SettingsError(f"'{path}', line {number}: not JSON ({error}).") from None
-    return found
+    return rows
 
 
 def _json(path: Path) -> list[Any]:
@@ -332,14 +404,14 @@ def _json(path: Path) -> list[Any]:
 
 
 def _csv(path: Path) -> list[Any]:
-    """A field may hold a whole prompt."""
-    before = csv.field_size_limit(sys.maxsize)
+    # One field may hold a whole prompt, which is longer than the module's limit.
+    previous_limit = csv.field_size_limit(sys.maxsize)
     try:
         return list(csv.DictReader(io.StringIO(_text_of(path), newline="")))
     except csv.Error as error:
         raise SettingsError(f"'{path}' cannot be read: {error}.") from None
     finally:
-        csv.field_size_limit(before)
+        csv.field_size_limit(previous_limit)
 
 
 def _parquet(path: Path) -> list[Any]:
