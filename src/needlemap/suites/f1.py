@@ -1,9 +1,9 @@
-"""How well an answer's list agrees with the wanted one: F1, with recall and precision.
+"""Score how well an answer's list agrees with the right one: F1, with recall and precision.
 
-What the question already says earns nothing, as anybody can repeat it. A list's items are told from
-what is said around them: of languages that takes what joins items (and, or, 和) and a few English
-words that lead to a list, no more; a made-up item in the midst of a sentence stays unseen. Every
-pattern takes time in proportion to the text, as an answer may be a million blanks.
+What the question already holds earns nothing, because any answer can repeat it. The items of a list
+are recognised by what joins them (and, or, 和) and by a few English words that introduce a list, in
+no other language. So a made-up item in the middle of a sentence stays unseen. Every pattern takes
+time in proportion to the text, as an answer may be a million blanks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from needlemap.scorers import Score, Scorer
 from needlemap.tasks import Reference
 from needlemap.text import index_of, named, plain, ungrouped
 
-_SHORT = 3  # digits of numbers that a list without spaces cannot tell from thousands
+# Digits of numbers that a list without spaces cannot be told from thousands: 123,456.
+_SHORT_DIGITS = 3
 _BETWEEN = re.compile(r"[\n,;、，]|\band\b|和")
 _HEADING = (":", "：")
 _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
@@ -25,25 +26,30 @@ _BULLET = re.compile(r"^[\s\-*•]*(\d+[.)])?[\s\"'`*\[]*")
 _END = re.compile(r"(?<![\s\"'`*\].:。])[\s\"'`*\].:。]+$")
 
 _PARTS = re.compile(r"[,;、/]|->|\b(?:and|or)\b|[和或与及]")
-_INTRODUCED = re.compile(r"^\s*#.*|^.*:[\s*_]*(?=[^\s*_0-9]|$)")  # a heading; what leads to a list
-_COUNT = re.compile(  # fig (30 times), fig - 30, fig: 30
-    r"(?<=[^\W_])(?:[*_`\"\s]*+\(|_*+[^\w-][\W_]*+[0-9]).*$"
-)
-_TALK = frozenset(  # words of five letters or more that stand alone in front of a list
-    (
-        *(
-            "answer",
-            "answers",
-            "clearly",
-            "finally",
-            "first",
-            "indeed",
-            "lastly",
-            "output",
-            "overall",
-        ),
-        *("please", "result", "results", "second", "surely", "thanks", "third"),
-    )
+# A heading, or what leads to a list.
+_INTRODUCTION = re.compile(r"^\s*#.*|^.*:[\s*_]*(?=[^\s*_0-9]|$)")
+# A count behind an item: fig (30 times), fig - 30, fig: 30.
+_COUNT = re.compile(r"(?<=[^\W_])(?:[*_`\"\s]*+\(|_*+[^\w-][\W_]*+[0-9]).*$")
+# Words of five letters or more that stand alone in front of a list.
+_TALK = frozenset(
+    {
+        "answer",
+        "answers",
+        "clearly",
+        "finally",
+        "first",
+        "indeed",
+        "lastly",
+        "output",
+        "overall",
+        "please",
+        "result",
+        "results",
+        "second",
+        "surely",
+        "thanks",
+        "third",
+    }
 )
 
 
@@ -71,79 +77,92 @@ class F1(Scorer):
         self.options = {"item": item}
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises SettingsError if the task gives no list."""
+        """Return the F1 of the answer's list. Raises SettingsError if the task gives no list."""
         if not reference.keywords:
             raise SettingsError(
                 "Scorer 'f1' needs a task whose answer is a list. Type: --scorer recall"
             )
-        compared, asked = plain(answer), plain(reference.question)
-        wanted = [
-            text for text in dict.fromkeys(map(plain, reference.keywords)) if not named(asked, text)
+        text = plain(answer)
+        question = plain(reference.question)
+        keywords = [
+            keyword
+            for keyword in dict.fromkeys(map(plain, reference.keywords))
+            if not named(question, keyword)
         ]
-        if any(text.isdecimal() and len(text) > _SHORT for text in wanted):
-            compared = ungrouped(compared)
-        found = [text for text in wanted if named(compared, text)]
-        listed = dict.fromkeys(self._listed(compared, wanted, reference))
-        wrong = [text for text in listed if text not in wanted and not named(asked, text)]
-        recall = len(found) / len(wanted) if wanted else 0.0
-        precision = len(found) / (len(found) + len(wrong)) if found else 0.0
-        share = 2 * recall * precision / (recall + precision) if found else 0.0
-        missing = [text for text in wanted if text not in found]
+        if any(keyword.isdecimal() and len(keyword) > _SHORT_DIGITS for keyword in keywords):
+            text = ungrouped(text)
+
+        hits = [keyword for keyword in keywords if named(text, keyword)]
+        missing = [keyword for keyword in keywords if keyword not in hits]
+        wrong = []
+        for item in dict.fromkeys(self._listed(text, keywords, reference=reference)):
+            if item not in keywords and not named(question, item):
+                wrong.append(item)
+
+        recall = precision = share = 0.0
+        if hits:
+            recall = len(hits) / len(keywords)
+            precision = len(hits) / (len(hits) + len(wrong))
+            share = 2 * recall * precision / (recall + precision)
         why = {
             "recall": recall,
             "precision": precision,
-            "found": found,
+            "found": hits,
             "missing": missing,
             "wrong": wrong,
+            "ordered": in_order(text, hits) / max(1, len(keywords)),
         }
-        why["ordered"] = in_order(compared, found) / max(1, len(wanted))
-        return Score(share, share, why, unreadable=not found and not wrong)
+        return Score(share, share, why=why, unreadable=not hits and not wrong)
 
-    def _listed(self, compared: str, wanted: list[str], reference: Reference) -> list[str]:
-        """The items that the answer lists, without those that name something wanted."""
+    def _listed(self, text: str, keywords: list[str], reference: Reference) -> list[str]:
+        """Return the items that a plain answer lists, without those that name a keyword."""
         pattern = self.options["item"]
-        decoys = [text for text in map(plain, reference.decoys) if named(compared, text)]
+        decoys = [decoy for decoy in map(plain, reference.decoys) if named(text, decoy)]
         if not pattern and (reference.decoys or reference.like):
-            spaced = any(named(compared, one) and one not in compared for one in wanted)
-            looks = alike(compared, reference.like, spaced=spaced)
-            return [*decoys, *looks, *alone(compared, wanted, reference.like)]
-        pieces = items(compared, pattern)
-        others = [item for item in pieces if not any(named(item, one) for one in wanted)]
-        return [
-            *decoys,
-            *others,
-            *(word for item in pieces for word in beside(item, wanted) if not pattern),
-        ]
+            spaced = any(named(text, keyword) and keyword not in text for keyword in keywords)
+            return [
+                *decoys,
+                *alike(text, reference.like, spaced=spaced),
+                *alone(text, keywords, like=reference.like),
+            ]
+
+        pieces = items(text, pattern)
+        listed = [*decoys, *(piece for piece in pieces if not _names_any(piece, keywords))]
+        if not pattern:
+            for piece in pieces:
+                listed += beside(piece, keywords)
+        return listed
 
 
 def in_order(answer: str, texts: list[str]) -> int:
-    """The most of some texts, all in an answer, that it names in their order.
+    """Return the most texts that an answer names in their order. The answer holds all of them.
 
     >>> in_order("fig, plum, pear", ["fig", "pear", "plum"])
     2
     """
-    said = sorted(texts, key=lambda text: index_of(answer, text))
-    return LCSseq.similarity(texts, said)
+    by_place = sorted(texts, key=lambda text: index_of(answer, text))
+    return LCSseq.similarity(texts, by_place)
 
 
 def items(answer: str, pattern: str = "") -> list[str]:
-    """What a pattern finds, each once; without one, all pieces of an answer, but what ends
-    with a colon.
+    """Return what a pattern matches, each once.
+
+    Without a pattern, return all pieces of an answer except those that end with a colon.
 
     >>> items("1. fig\\n2. plum, and pear")
     ['fig', 'plum', 'pear']
     """
     if pattern:
-        return list(
-            dict.fromkeys(match.group() for match in re.finditer(pattern, answer, re.IGNORECASE))
-        )
+        matches = re.finditer(pattern, answer, re.IGNORECASE)
+        return list(dict.fromkeys(match.group() for match in matches))
     pieces = (piece for piece in _BETWEEN.split(answer) if not piece.rstrip().endswith(_HEADING))
     return list(dict.fromkeys(filter(None, map(_bare, pieces))))
 
 
-def beside(item: str, wanted: list[str]) -> list[str]:
-    """What looks like the wanted and is not, in an item that names some: a list may have
-    spaces alone.
+def beside(item: str, keywords: list[str]) -> list[str]:
+    """Return the words of an item that look like keywords and are not.
+
+    The item names some keywords: a list may have only spaces between its words.
 
     >>> (
     ...     beside("red-fox (30) sad-dog shy-cat", ["red-fox", "shy-cat"]),
@@ -153,71 +172,89 @@ def beside(item: str, wanted: list[str]) -> list[str]:
     >>> beside("red fox sad dog", ["red-fox"])
     ['sad-dog']
     """
-    spaced = [one for one in wanted if "-" in one and one not in item and named(item, one)]
-    parts = {part for one in spaced for part in one.split("-")}
+    spaced = [
+        keyword
+        for keyword in keywords
+        if "-" in keyword and keyword not in item and named(item, keyword)
+    ]
+    parts = {part for keyword in spaced for part in keyword.split("-")}
     rest = [word for word in _words(item) if word not in parts]
     if parts and len(rest) > 1:
         return ["-".join(rest)]
-    return [word for word in _WORD.findall(item) if word not in wanted and _of_kind(word, wanted)]
+    return [
+        word for word in _WORD.findall(item) if word not in keywords and _is_of_kind(word, keywords)
+    ]
 
 
 def alike(answer: str, like: str, *, spaced: bool) -> list[str]:
-    """What looks like an item anywhere, by a pattern. spaced: also with a space for a hyphen,
-    as prose may.
+    """Return what matches a pattern of items, anywhere in an answer.
 
-    Raises SettingsError for an invalid pattern.
+    spaced: also return items with a space instead of a hyphen, as prose may have them. Raises
+    SettingsError for an invalid pattern.
     """
+    if not like:
+        return []
     try:
-        found = [match.group() for match in re.finditer(like, answer)] if like else []
+        matches = [match.group() for match in re.finditer(like, answer)]
     except re.error as error:
         raise SettingsError(f"like: '{like}' is no pattern ({error}).") from None
-    parts = [text.replace("_", " ").split() for text in found]
-    return ["-".join(each) for each in parts if spaced or len(each) == 1]
+    parts = [text.replace("_", " ").split() for text in matches]
+    return ["-".join(words) for words in parts if spaced or len(words) == 1]
 
 
-def alone(answer: str, wanted: list[str], like: str = "") -> list[str]:
-    """Words that stand alone as items do: between two wanted ones any, elsewhere those that
-    look like them.
+def alone(answer: str, keywords: list[str], like: str = "") -> list[str]:
+    """Return words that stand alone as items do.
 
-    like: a pattern of items, for those that are written with a space where they have a hyphen.
+    Between two keywords any word is returned, elsewhere only those that look like keywords. like: a
+    pattern of items, for those that are written with a space where they have a hyphen.
 
     >>> alone("Sure, these are the words: pear, plum (30), of course", ["pear"])
     ['pear', 'plum']
     """
-    pieces = [piece for line in answer.split("\n") for piece in _listed_pieces(line, wanted)]
-    clean = [at for at, piece in enumerate(pieces) if _name(piece) in wanted]
-    found = list[str]()
-    for at, piece in enumerate(pieces):
-        found += _listed(piece, wanted, like, inside=bool(clean) and clean[0] < at < clean[-1])
-    return found
+    pieces = [piece for line in answer.split("\n") for piece in _listed_pieces(line, keywords)]
+    places = [place for place, piece in enumerate(pieces) if _name(piece) in keywords]
+    words: list[str] = []
+    for place, piece in enumerate(pieces):
+        is_inside = bool(places) and places[0] < place < places[-1]
+        words += _piece_items(piece, keywords, like=like, is_inside=is_inside)
+    return words
 
 
-def _listed_pieces(line: str, wanted: list[str]) -> list[str]:
-    """The pieces of a line, without their introduction: a heading, or the sentence that names
-    the first."""
-    pieces = [_bare(piece) for piece in _PARTS.split(_INTRODUCED.sub("", line))]
-    naming = (at for at, piece in enumerate(pieces) if any(named(piece, one) for one in wanted))
+def _listed_pieces(line: str, keywords: list[str]) -> list[str]:
+    """Return the pieces of a line, without their introduction.
+
+    The introduction is a heading, or the sentence that names the first keyword.
+    """
+    pieces = [_bare(piece) for piece in _PARTS.split(_INTRODUCTION.sub("", line))]
+    naming = (place for place, piece in enumerate(pieces) if _names_any(piece, keywords))
     first = next(naming, 0)
-    return pieces if _name(pieces[first]) in wanted else pieces[first:]
+    return pieces if _name(pieces[first]) in keywords else pieces[first:]
 
 
-def _listed(piece: str, wanted: list[str], like: str, *, inside: bool) -> list[str]:
-    """The items of one piece: itself, or its words where they are a list with spaces alone."""
+def _piece_items(piece: str, keywords: list[str], like: str, *, is_inside: bool) -> list[str]:
+    """Return the items of one piece: itself, or its words if only spaces are between them."""
     words = _words(piece)
     if len(words) == 1:
-        numbering = words[0] not in wanted and any(
-            named(piece, one) for one in wanted
-        )  # | 1 | fig |
-        count = words[0].isdecimal() and not any(one.isdecimal() for one in wanted)  # fig -> 30
-        item = (
-            words[0] not in _TALK
-            and not count
-            and (inside or _of_kind(words[0], wanted, near=True))
-        )
-        return words if item and not numbering else []
-    if sum(word in wanted for word in words) > 1:
-        return words if all(_of_kind(word, wanted) for word in words) else []
-    return [_name(piece)] if like and re.fullmatch(like, _name(piece)) else []
+        return words if _is_item(words[0], piece, keywords=keywords, is_inside=is_inside) else []
+    if sum(word in keywords for word in words) > 1:
+        return words if all(_is_of_kind(word, keywords) for word in words) else []
+    name = _name(piece)
+    return [name] if like and re.fullmatch(like, name) else []
+
+
+def _is_item(word: str, piece: str, keywords: list[str], *, is_inside: bool) -> bool:
+    """Return True if the only word of a piece is an item of the list."""
+    # For example the 1 of '| 1 | fig |'.
+    is_number_of_item = word not in keywords and _names_any(piece, keywords)
+    # For example the 30 of 'fig -> 30'.
+    is_count = word.isdecimal() and not any(keyword.isdecimal() for keyword in keywords)
+    if word in _TALK or is_count or is_number_of_item:
+        return False
+    return is_inside or _is_of_kind(word, keywords, near=True)
+
+
+def _names_any(text: str, keywords: list[str]) -> bool:
+    return any(named(text, keyword) for keyword in keywords)
 
 
 def _name(piece: str) -> str:
@@ -225,32 +262,40 @@ def _name(piece: str) -> str:
 
 
 def _words(piece: str) -> list[str]:
-    """The words of a piece, without a count behind them."""
+    """Return the words of a piece, without a count behind them."""
     return list(_WORD.findall(_COUNT.sub("", piece)))
 
 
 def _bare(piece: str) -> str:
+    """Return a piece without its bullet, its marks and what they may enclose once more."""
     once = _END.sub("", _BULLET.sub("", piece))
     return _END.sub("", _BULLET.sub("", once))
 
 
-def _of_kind(word: str, wanted: list[str], *, near: bool = False) -> bool:
-    """Whether a word is of some wanted one's kind: signs, script, hyphens; and without
-    hyphens, length.
+def _is_of_kind(word: str, keywords: list[str], *, near: bool = False) -> bool:
+    """Return True if a word looks like one of the keywords.
 
-    near: it may be a quarter longer or shorter, a number as it likes; but what is not ASCII is
-    a sentence.
+    That is: it has the same kinds of signs, script and hyphens, and without hyphens the same
+    length. near: it may be a quarter longer or shorter, and a number of any length; but a word that
+    is not ASCII is a sentence.
     """
     if near and not word.isascii():
         return False
-    for one in wanted:
-        length, other = len(one), len(word)
-        slip = (max(length, other) if one.isdecimal() else length // 4) if near else 0
-        if _signs(word) == _signs(one) and ("-" in one or abs(length - other) <= slip):
+    for keyword in keywords:
+        difference = abs(len(keyword) - len(word))
+        most = 0
+        if near:
+            most = difference if keyword.isdecimal() else len(keyword) // 4
+        if _signs(word) == _signs(keyword) and ("-" in keyword or difference <= most):
             return True
     return False
 
 
 def _signs(text: str) -> tuple[bool, bool, bool, int]:
-    digits = any(sign.isdecimal() for sign in text)
-    return digits, any(sign.isalpha() for sign in text), text.isascii(), text.count("-")
+    """Return whether a text has digits, has letters and is ASCII, and how many hyphens it has."""
+    return (
+        any(sign.isdecimal() for sign in text),
+        any(sign.isalpha() for sign in text),
+        text.isascii(),
+        text.count("-"),
+    )

@@ -80,8 +80,7 @@ class Published(Task):
             reason = f"no field {error}" if isinstance(error, KeyError) else str(error)
             raise SettingsError(
                 f"'{self._file}', row {number}: not of the format '{self.format}' ({reason}). "
-                f"Formats: "
-                f"{', '.join(FORMATS)}; choose with --task-options format=NAME"
+                f"Formats: {', '.join(FORMATS)}; choose with --task-options format=NAME"
             ) from None
 
 

@@ -1,7 +1,8 @@
-"""The set in an answer's final list, by F1: for graphs' nodes, and whatever else is asked as a set.
+"""Score the set in an answer's final list by F1, for the nodes of a graph and other sets.
 
 After the rule of OpenAI's GraphWalks, whose own lines keep "Final Answer: [" in the first name and
-give an answer without a right name 100 %; here the first is read whole, and the second gets 0.
+give an answer without a right name 100 %. Here the first name is read whole, and an answer without
+a right name gets 0.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from needlemap.text import plain
 _SIGNS = str.maketrans("【】、；", "[],,")
 _FINAL = re.compile(r"final answer|最终答案")
 _LIST = re.compile(r"\[([^\[\]]*)\]")
-_BEHIND = re.compile(r"[\s*_`.。$}]*")  # what may stand behind an answer's end
+# What may stand behind the end of an answer.
+_BEHIND = re.compile(r"[\s*_`.。$}]*")
 _AROUND = " \t\"'`*_.<>()"
 
 
@@ -32,41 +34,52 @@ class Set(Scorer):
     rule = 1
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Never raises: an answer without a list is an answer."""
-        said = names_listed(answer, reference.question)
-        if said is None:
-            return Score(0.0, 0.0, {"said": None}, unreadable=True)
-        wanted = dict.fromkeys(map(plain, reference.keywords))
-        found = [name for name in said if name in wanted]
-        recall = len(found) / len(wanted) if wanted else float(not said)
-        precision = len(found) / len(said) if said else float(not wanted)
-        share = 2 * recall * precision / (recall + precision) if recall + precision else 0.0
+        """Return the F1 of the final list. Never raises: an answer without a list is an answer."""
+        names = names_listed(answer, reference.question)
+        if names is None:
+            return Score(0.0, 0.0, why={"said": None}, unreadable=True)
+
+        right_names = list(dict.fromkeys(map(plain, reference.keywords)))
+        hits = [name for name in names if name in right_names]
+        # If there are no right names, an empty list is right.
+        recall = len(hits) / len(right_names) if right_names else float(not names)
+        precision = len(hits) / len(names) if names else float(not right_names)
+        share = 0.0
+        if recall + precision:
+            share = 2 * recall * precision / (recall + precision)
         why = {
-            "said": said,
+            "said": names,
             "recall": recall,
             "precision": precision,
-            "missing": [name for name in wanted if name not in said],
-            "wrong": [name for name in said if name not in wanted],
+            "missing": [name for name in right_names if name not in names],
+            "wrong": [name for name in names if name not in right_names],
         }
-        return Score(share, share, why)
+        return Score(share, share, why=why)
 
 
 def names_listed(answer: str, question: str = "") -> list[str] | None:
-    """The names of an answer's final list, each once; None where there is no such list.
+    """Return the names of an answer's final list, each once, or None if it has no such list.
 
     >>> names_listed("Level 1: [a]. Final answer: [b, `c`, b]"), names_listed("So: [b]")
     (['b', 'c'], ['b'])
     >>> names_listed("Final answer: [b"), names_listed("I saw [a] and left."), names_listed("[]")
     (None, None, [])
     """
-    text, asked = plain(answer).translate(_SIGNS), plain(question).translate(_SIGNS)
-    said = [each.end() for each in _FINAL.finditer(text)]
+    text = plain(answer).translate(_SIGNS)
+    plain_question = plain(question).translate(_SIGNS)
+    announced = [match.end() for match in _FINAL.finditer(text)]
+    start = announced[-1] if announced else 0
     lists = [
-        each
-        for each in _LIST.finditer(text, said[-1] if said else 0)
-        if each[0] not in asked and "..." not in each[1]
+        match
+        for match in _LIST.finditer(text, start)
+        if match[0] not in plain_question and "..." not in match[1]
     ]
-    if not lists or (not said and _BEHIND.fullmatch(text, lists[-1].end()) is None):
+    if not lists:
         return None
-    names = (name.strip(_AROUND) for name in re.split(r"[,;\n]", lists[-1][1]))
+
+    last = lists[-1]
+    is_at_end = _BEHIND.fullmatch(text, last.end()) is not None
+    if not announced and not is_at_end:
+        return None
+    names = (name.strip(_AROUND) for name in re.split(r"[,;\n]", last[1]))
     return list(dict.fromkeys(filter(None, names)))
