@@ -267,7 +267,7 @@ def _words(piece: str) -> list[str]:
 
 
 def _bare(piece: str) -> str:
-    """Return a piece without its bullet, its marks and what they may enclose once more."""
+    """Return a piece without bullets and marks, removed twice as one may enclose another."""
     once = _END.sub("", _BULLET.sub("", piece))
     return _END.sub("", _BULLET.sub("", once))
 

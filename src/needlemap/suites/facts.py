@@ -1,17 +1,16 @@
-"""Where is it now? One to three facts about a small world, scattered among others, answer that
-together.
+"""Ask where somebody or something is: one to three facts, scattered among others, answer together.
 
-After BABILong (Kuratov et al. 2024, arXiv 2406.10149), with a world and words of our own. What was
-said last of somebody or something holds.
+After BABILong (Kuratov et al. 2024, arXiv 2406.10149), with a world and words of our own.
 
-The world is small: who is where, who carries what, what is inside what. Each sentence says how one
-is now; the state is what was said last, so no sentence contradicts another.
+The world is small: who is where, who carries what, what is inside what. Each sentence tells how
+something is from now on. What was said last of it holds, so no sentence contradicts another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from random import Random
 from typing import Annotated, Literal
@@ -36,8 +35,11 @@ from needlemap.tasks import (
 )
 from needlemap.tasks.values import fresh_person
 
-_SLOT = -1.0  # no chance: what stands there is known
-_THINGS = 3  # and as many boxes, where the question needs them
+Kind = Literal["go", "have", "put"]
+# Things, and as many boxes, if the question needs them.
+_THINGS = 3
+# Draws of one thing before its kind is given up as used up.
+_TRIES = 500
 
 
 @dataclass(kw_only=True, eq=False)
@@ -67,12 +69,12 @@ class Facts(Task):
     language: Language = "english"
 
     def __post_init__(self) -> None:
-        known = len(lexicon("world", self.language)["places"])
-        if self.places > known:
+        most_places = len(lexicon("world", self.language)["places"])
+        if self.places > most_places:
             raise SettingsError(
-                f"Option 'places' of facts must be 2 to {known}, got {self.places}."
+                f"Option 'places' of facts must be 2 to {most_places}, got {self.places}."
             )
-        self._size = {
+        self._sizes = {
             "people": self.people,
             "places": self.places,
             "things": _THINGS if self.support > 1 else 0,
@@ -80,116 +82,203 @@ class Facts(Task):
         }
 
     def item(self, draw: Draw) -> Item:
-        """The supporting facts, the first of them at the cell's depth, walks behind it, then
-        the others."""
-        beside, own = draw.beside("facts", self.fresh), draw.random("facts asked", self.fresh)
-        told = cast(beside, self.language, self._size, draw.holds)
-        start = [Move("go", who, beside.choice(told.places)) for who in told.people]
-        prologue = opening(start, self.language)
-        count = self.support + len(told.places) - 1
-        slots = behind(beside, draw.cell.depth, count, self.span / 100)
-        moments = [
-            (moment, beside.random(), beside.random()) for moment in anywhere(beside, self.facts)
-        ]
-        chances = [(moment, which) for moment, which, _ in moments]
-        tale = story(own, told, start, self.support, slots, chances)
-        words = [sentence(own.random(), fact, self.language) for fact in tale.behind]
-        needles = list(hidden(words, slots))
-        for (moment, _, how), fact in zip(moments, tale.others, strict=True):
-            needles.append(Needle(sentence(how, fact, self.language), moment, still=True))
-        evidence = [
-            text for text, fact in zip(words, tale.behind, strict=True) if fact in tale.chain
-        ]
-        return replace(
-            self._question_item(told, tale.chain, tuple(needles), evidence), prologue=prologue
+        """Return an item whose first supporting fact is at the cell's depth.
+
+        The other supporting facts and the walks stand after it, the other facts anywhere.
+        """
+        shared = draw.beside("facts", self.fresh)
+        own = draw.random("facts asked", self.fresh)
+        cast = draw_cast(shared, self.language, sizes=self._sizes, holds=draw.holds)
+        start = [Move("go", person, to=shared.choice(cast.places)) for person in cast.people]
+        count = self.support + len(cast.places) - 1
+        slots = behind(shared, draw.cell.depth, count=count, span=self.span / 100)
+
+        depths = anywhere(shared, self.facts)
+        fact_chances = []
+        sentence_chances = []
+        for _ in depths:
+            fact_chances.append(shared.random())
+            sentence_chances.append(shared.random())
+        story = draw_story(
+            own,
+            cast,
+            start=start,
+            support=self.support,
+            slots=slots,
+            moments=list(zip(depths, fact_chances, strict=True)),
         )
 
+        texts = [sentence(own.random(), fact, self.language) for fact in story.chain_and_walks]
+        needles = list(hidden(texts, slots))
+        for depth, chance, fact in zip(depths, sentence_chances, story.others, strict=True):
+            needles.append(Needle(sentence(chance, fact, self.language), depth, still=True))
+        evidence = [
+            text
+            for text, fact in zip(texts, story.chain_and_walks, strict=True)
+            if fact in story.chain
+        ]
+        item = self._question_item(cast, story.chain, needles=tuple(needles), evidence=evidence)
+        return replace(item, prologue=opening(start, self.language))
+
     def _question_item(
-        self, told: Cast, chain: list[Move], needles: tuple[Needle, ...], words: list[str]
+        self, cast: Cast, chain: list[Move], needles: tuple[Needle, ...], evidence: list[str]
     ) -> Item:
-        """The question about the first of a chain of facts, whose last says the place."""
-        known, what, place = lexicon("world", self.language), chain[0].subject, chain[-1].to
+        """Return an item that asks for the end of a chain of facts, a place.
+
+        evidence: the texts of the chain's facts.
+        """
+        vocabulary = lexicon("world", self.language)
+        subject = chain[0].subject
+        place = chain[-1].to
         role = "who" if chain[0].kind == "go" else "what"
-        question, begun = (
-            known[role].format_map({role: what}),
-            known[f"{role}_begun"].format_map({role: what}),
+        question = vocabulary[role].format_map({role: subject})
+        reference = Reference(
+            place,
+            (place,),
+            needle="\n".join(evidence),
+            question=question,
+            decoys=tuple(other for other in vocabulary["places"] if other != place),
         )
-        decoys = tuple(other for other in known["places"] if other != place)
-        reference = Reference(place, (place,), "\n".join(words), question, decoys)
-        unique = (*told.people, *told.things, *told.boxes)
-        return Item(needles, question, reference, answer_prefix=begun, unique=unique)
+        return Item(
+            needles,
+            question,
+            reference=reference,
+            answer_prefix=vocabulary[f"{role}_begun"].format_map({role: subject}),
+            unique=(*cast.people, *cast.things, *cast.boxes),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A fact: how something is from now on.
+
+    Attributes:
+        kind: 'go': somebody is in a place. 'have': a thing or box is with somebody. 'put': a thing
+            is in a box.
+        subject: Who or what changes.
+        to: The place, person or box.
+    """
+
+    kind: Kind
+    subject: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The names that the facts are about."""
+
+    people: tuple[str, ...]
+    places: tuple[str, ...]
+    things: tuple[str, ...] = ()
+    boxes: tuple[str, ...] = ()
+
+    def possible(self) -> list[Move]:
+        """Return every possible fact.
+
+        Things are in boxes if there are boxes, otherwise with people.
+        """
+        moves = [Move("go", person, to=place) for person in self.people for place in self.places]
+        moves += [
+            Move("have", carried, to=person)
+            for carried in self.boxes or self.things
+            for person in self.people
+        ]
+        moves += [Move("put", thing, to=box) for thing in self.things for box in self.boxes]
+        return moves
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A chain of facts that answers a question; what is said from its first fact on, the chain and
-    walks; and the other facts. Both as the text has them."""
+    """The facts of a text, in the text's order.
+
+    Attributes:
+        chain: The facts that answer the question, from the question's subject to its place.
+        chain_and_walks: What is said from the chain's first fact on: the chain and walks.
+        others: The other facts, anywhere.
+    """
 
     chain: list[Move]
-    behind: list[Move]
+    chain_and_walks: list[Move]
     others: list[Move]
 
 
 def opening(start: Sequence[Move], language: Language) -> str:
-    """Where people are when the text begins: before it, so that the first place named decides
-    nothing."""
-    first, other, end = lexicon("world", language)["start"]
-    texts = [
-        (other if n else first).format(who=one.subject, where=one.to) for n, one in enumerate(start)
-    ]
+    """Return a sentence about where people are before the text.
+
+    It names a place for each of them, so that the first place named decides nothing.
+    """
+    first, next_one, end = lexicon("world", language)["start"]
+    texts = []
+    for number, move in enumerate(start):
+        template = next_one if number else first
+        texts.append(template.format(who=move.subject, where=move.to))
     return f"{''.join(texts)}{end}\n\n"
 
 
-def story(
+def draw_story(
     random: Random,
-    told: Cast,
+    cast: Cast,
     start: Sequence[Move],
     support: int,
     slots: Sequence[float],
     moments: Sequence[tuple[float, float]],
 ) -> Story:
-    """A chain of so many facts, in slots of which the first is its own, and what else is said.
+    """Return a chain of facts, and what else is said.
 
-    start: how things are before. slots: depths, ascending; the others are walks, one to each
-    place but the chain's, so that from its first fact on, each place is named as often.
-    moments: where the other facts stand, ascending, with a chance each that says which it is.
-    Those before the chain do not depend on it.
+    start: how things are before the text. support: the number of facts of the chain. slots: depths,
+    ascending. The first slot belongs to the chain; those that it leaves free are walks, one to each
+    place but the chain's, so that from the chain's first fact on, each place is named equally
+    often. moments: the depths of the other facts, ascending, each with a chance that chooses the
+    fact. Facts before the first slot do not depend on the chain.
     """
-    possible, now, others, behind = told.possible(), state(start), list[Move](), list[Move]()
-    early = sum(moment < slots[0] for moment, _ in moments)
+    possible = cast.possible()
+    now = state(start)
+    others: list[Move] = []
+    early = sum(depth < slots[0] for depth, _ in moments)
     for _, chance in moments[:early]:
-        tell(another(chance, possible, now), others, now)
-    chain = supporting(random, told, [*start, *others], support)
-    shown = in_slots(random, chain, len(slots))
-    walkers = [who for who in told.people if who != chain[-1].subject]
-    free = random.sample(
-        [place for place in told.places if place != chain[-1].to], len(slots) - support
-    )
-    for _, chance in sorted(
-        [*((slot, _SLOT) for slot in slots), *moments[early:]], key=itemgetter(0)
-    ):
-        if chance != _SLOT:
-            settled = [fact.subject for fact in behind if fact in chain]
-            tell(another(chance, possible, now, settled, state(chain)), others, now)
-        elif len(behind) in shown:
-            behind.append(shown[len(behind)])
+        _add_fact(another(chance, possible, now=now), others, now=now)
+
+    chain = supporting(random, cast, said=[*start, *others], support=support)
+    chain_by_slot = in_slots(random, chain, slots=len(slots))
+    walkers = [person for person in cast.people if person != chain[-1].subject]
+    other_places = [place for place in cast.places if place != chain[-1].to]
+    free_places = random.sample(other_places, len(slots) - support)
+
+    # Slots come first, so that one stands before a fact of the same depth.
+    events: list[tuple[float, float | None]] = [(slot, None) for slot in slots]
+    events += moments[early:]
+    chain_and_walks: list[Move] = []
+    for _, event_chance in sorted(events, key=itemgetter(0)):
+        slot_number = len(chain_and_walks)
+        if event_chance is not None:
+            settled = [fact.subject for fact in chain_and_walks if fact in chain]
+            fact = another(event_chance, possible, now=now, settled=settled, barred=state(chain))
+            _add_fact(fact, others, now=now)
+        elif slot_number in chain_by_slot:
+            chain_and_walks.append(chain_by_slot[slot_number])
         else:
-            tell(walk(random, walkers, free.pop(), now), behind, now)
-    return Story(chain, behind, others)
+            fact = walk(random, walkers, place=free_places.pop(), now=now)
+            _add_fact(fact, chain_and_walks, now=now)
+    return Story(chain=chain, chain_and_walks=chain_and_walks, others=others)
 
 
 def in_slots(random: Random, chain: Sequence[Move], slots: int) -> dict[int, Move]:
-    """In which of so many slots the facts of a chain stand: in any order, the first slot among
-    them."""
-    places = [0, *random.sample(range(1, slots), len(chain) - 1)]
-    return dict(zip(places, random.sample(chain, len(chain)), strict=True))
+    """Return the facts of a chain by the number of their slot.
+
+    They are in any order, and one of them is in the first slot.
+    """
+    numbers = [0, *random.sample(range(1, slots), len(chain) - 1)]
+    return dict(zip(numbers, random.sample(chain, len(chain)), strict=True))
 
 
 def walk(random: Random, people: Sequence[str], place: str, now: Mapping[str, str]) -> Move:
-    """One of some people goes to a place, who is not there already unless all of them are."""
-    return Move(
-        "go", random.choice([who for who in people if now.get(who) != place] or people), place
-    )
+    """Return the fact that somebody goes to a place.
+
+    It is somebody who is not there already, unless all of them are.
+    """
+    elsewhere = [person for person in people if now.get(person) != place]
+    return Move("go", random.choice(elsewhere or people), to=place)
 
 
 def another(
@@ -199,90 +288,74 @@ def another(
     settled: Sequence[str] = (),
     barred: Mapping[str, str] | None = None,
 ) -> Move:
-    """A fact that changes something of how things are, but nothing settled, and nothing into
-    what is barred.
+    """Return a fact that changes how something is.
 
-    chance: in [0, 1), which of those that are left.
+    chance: in [0, 1), chooses one of the facts that are left. now: how things are. settled:
+    subjects that must not change. barred: by subject, how it must not be.
     """
-    never = barred or {}
-    left = [
+    barred = barred or {}
+    candidates = [
         fact
         for fact in possible
-        if now.get(fact.subject) != fact.to != never.get(fact.subject)
+        if fact.to != now.get(fact.subject)
+        and fact.to != barred.get(fact.subject)
         and fact.subject not in settled
     ]
-    return left[int(chance * len(left))]
+    return candidates[int(chance * len(candidates))]
 
 
-def tell(fact: Move, told: list[Move], now: dict[str, str]) -> None:
-    """One more fact is said, and holds from now on."""
-    told.append(fact)
+def _add_fact(fact: Move, facts: list[Move], now: dict[str, str]) -> None:
+    """Append a fact to those that were said, and change how things are."""
+    facts.append(fact)
     now[fact.subject] = fact.to
 
 
-def supporting(random: Random, told: Cast, said: Sequence[Move], support: int) -> list[Move]:
-    """Facts that lead from something to a place, none of them said before where that can be.
+def supporting(random: Random, cast: Cast, said: Sequence[Move], support: int) -> list[Move]:
+    """Return facts that lead from something to a place, none of them said before if possible.
 
-    The first's subject is asked for; each other one is about what the one before leads to. The
-    place is drawn before the others, so that one named before is as likely as any.
+    The question asks for the subject of the first fact; each other fact is about what the fact
+    before it leads to. The place is drawn first, so that a place that was named before is as likely
+    as any other.
     """
-    possible, place, before = told.possible(), random.choice(told.places), set(said)
+    possible = cast.possible()
+    place = random.choice(cast.places)
     chains = [[fact] for fact in possible if fact.to == place]
     for _ in range(support - 1):
         chains = [
             [fact, *chain] for chain in chains for fact in possible if fact.to == chain[0].subject
         ]
-    return random.choice([chain for chain in chains if not before & set(chain)] or chains)
+    facts_before = set(said)
+    new_chains = [chain for chain in chains if not facts_before & set(chain)]
+    return random.choice(new_chains or chains)
 
 
-Kind = Literal["go", "have", "put"]
-_TRIES = 500  # draws of one thing
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Somebody is now in a place (go), a thing or box with somebody (have), a thing in a box
-    (put)."""
-
-    kind: Kind
-    subject: str
-    to: str
-
-
-@dataclass(frozen=True, slots=True)
-class Cast:
-    """Who and what the sentences are about."""
-
-    people: tuple[str, ...]
-    places: tuple[str, ...]
-    things: tuple[str, ...] = ()
-    boxes: tuple[str, ...] = ()
-
-    def possible(self) -> list[Move]:
-        """Every fact that could be said: things are in boxes where there are boxes, else with
-        people."""
-        found = [Move("go", who, where) for who in self.people for where in self.places]
-        found += [
-            Move("have", what, who) for what in self.boxes or self.things for who in self.people
-        ]
-        return found + [Move("put", what, box) for what in self.things for box in self.boxes]
-
-
-def cast(
-    random: Random, language: Language, size: Mapping[str, int], holds: Callable[[str], bool]
+def draw_cast(
+    random: Random, language: Language, sizes: Mapping[str, int], holds: Callable[[str], bool]
 ) -> Cast:
-    """People, things and boxes that nothing speaks of yet. size: how many 'people', 'places',
-    ..."""
-    words, taken = lexicon("world", language), set[str]()
-    people = [fresh_person(random, language, taken, holds).name for _ in range(size["people"])]
-    places = random.sample(words["places"], size["places"])
-    things = [_thing(random, language, "things", taken, holds) for _ in range(size["things"])]
-    boxes = [_thing(random, language, "boxes", taken, holds) for _ in range(size["boxes"])]
-    return Cast(tuple(people), tuple(places), tuple(things), tuple(boxes))
+    """Return people, things and boxes that no text names yet, and places.
+
+    sizes: how many 'people', 'places', 'things' and 'boxes' there are.
+    """
+    vocabulary = lexicon("world", language)
+    taken = set[str]()
+    people = []
+    for _ in range(sizes["people"]):
+        people.append(fresh_person(random, language, taken=taken, holds=holds).name)
+    places = random.sample(vocabulary["places"], sizes["places"])
+
+    draw_thing = partial(_draw_thing, random, language, taken=taken, holds=holds)
+    things = [draw_thing(kind="things") for _ in range(sizes["things"])]
+    boxes = [draw_thing(kind="boxes") for _ in range(sizes["boxes"])]
+    return Cast(
+        people=tuple(people),
+        places=tuple(places),
+        things=tuple(things),
+        boxes=tuple(boxes),
+    )
 
 
 def state(facts: Iterable[Move]) -> dict[str, str]:
-    """How things are after some facts: what was said last of each.
+    """Return how things are after some facts: for each subject, what was said last.
 
     >>> state([Move("go", "Ada", "hall"), Move("go", "Ada", "barn")])
     {'Ada': 'barn'}
@@ -291,26 +364,30 @@ def state(facts: Iterable[Move]) -> dict[str, str]:
 
 
 def sentence(chance: float, fact: Move, language: Language) -> str:
-    """A fact in words. chance: in [0, 1), in which.
+    """Return a fact in words. chance: in [0, 1), chooses the words.
 
     >>> sentence(0.6, Move("go", "Ada", "barn"), "english")
     'Ada is in the barn now.'
     """
-    roles = {"go": ("who", "where"), "have": ("what", "who"), "put": ("what", "box")}[fact.kind]
     templates: list[str] = lexicon("world", language)[fact.kind]
-    return templates[int(chance * len(templates))].format_map(
-        dict(zip(roles, (fact.subject, fact.to), strict=True))
-    )
+    template = templates[int(chance * len(templates))]
+    if fact.kind == "go":
+        return template.format(who=fact.subject, where=fact.to)
+    if fact.kind == "have":
+        return template.format(what=fact.subject, who=fact.to)
+    return template.format(what=fact.subject, box=fact.to)
 
 
-def _thing(
+def _draw_thing(
     random: Random, language: Language, kind: str, taken: set[str], holds: Callable[[str], bool]
 ) -> str:
-    """A coloured thing, the only one of its kind."""
-    words: Mapping[str, Sequence[str]] = lexicon("world", language)
+    """Return a coloured thing that is the only one of its noun."""
+    vocabulary: Mapping[str, Sequence[str]] = lexicon("world", language)
+    gap = " " if language == "english" else ""
     for _ in range(_TRIES):
-        colour, noun = random.choice(words["colours"]), random.choice(words[kind])
-        name = f"{colour} {noun}" if language == "english" else f"{colour}{noun}"
+        colour = random.choice(vocabulary["colours"])
+        noun = random.choice(vocabulary[kind])
+        name = f"{colour}{gap}{noun}"
         if noun not in taken and not holds(name):
             taken.add(noun)
             return name

@@ -39,7 +39,7 @@ class Set(Scorer):
         if names is None:
             return Score(0.0, 0.0, why={"said": None}, unreadable=True)
 
-        right_names = list(dict.fromkeys(map(plain, reference.keywords)))
+        right_names = dict.fromkeys(map(plain, reference.keywords))
         hits = [name for name in names if name in right_names]
         # If there are no right names, an empty list is right.
         recall = len(hits) / len(right_names) if right_names else float(not names)

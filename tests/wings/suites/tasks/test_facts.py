@@ -14,7 +14,16 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
-from needlemap.suites.facts import Cast, Facts, Move, another, cast, sentence, state, supporting
+from needlemap.suites.facts import (
+    Cast,
+    Facts,
+    Move,
+    another,
+    draw_cast,
+    sentence,
+    state,
+    supporting,
+)
 from needlemap.suites.lexicon import lexicon
 from needlemap.tasks import Draw, Item, holds_nothing
 
@@ -202,9 +211,9 @@ def test_no_word_of_the_world_is_part_of_another(language):
 
 def test_names_that_the_haystack_holds_are_drawn_again():
     size = {"people": 2, "places": 2, "things": 2, "boxes": 2}
-    plain = cast(Random(1), "english", size, holds_nothing)
+    plain = draw_cast(Random(1), "english", size, holds_nothing)
     taken = {plain.people[0], plain.things[0]}
-    other = cast(Random(1), "english", size, lambda text: text in taken)
+    other = draw_cast(Random(1), "english", size, lambda text: text in taken)
     assert not taken & {*other.people, *other.things}
 
 
