@@ -1,11 +1,11 @@
-"""The words that come most often: aggregation (RULER, Hsieh et al. 2024, arXiv 2404.06654).
+"""Ask for the words that come most often: aggregation (RULER, Hsieh et al. 2024, arXiv 2404.06654).
 
-`count-common`: a long list holds ten words thirty times each. It is not numbered, unlike RULER's:
-numbers say nothing about how often a word comes, and take more than a third of the length.
-`count-frequent`:
-coded words with zeta frequencies. The text of a repeat is one, and a prompt holds its beginning: at
-any of its lines, from a few dozen words on, the same words lead, so all lengths share one prefix
-and have one answer.
+`count-common`: a long list holds ten words thirty times each. Unlike RULER's, it is not numbered:
+numbers do not show how often a word comes, and take more than a third of the length.
+
+`count-frequent`: coded words with zeta frequencies. There is one text for each repeat, and a prompt
+holds its beginning. At each of its lines, from a few dozen words on, the same words lead, so all
+lengths share one prefix and have one answer.
 """
 
 from __future__ import annotations
@@ -38,12 +38,29 @@ from needlemap.tasks import (
 )
 from needlemap.tasks.values import Values, solved, wording
 
-_SPREAD = 600  # lines over which a word's occurrences are mixed with those of others
-_EXAMPLE = (
-    3,
-    5,
-    10,
-)  # an example's common words, how often each comes, and its other words, once each
+# Words over which a word's occurrences are mixed with those of others.
+_SPREAD = 600
+# The most frequent word of all, which is not asked for.
+_DOTS = "..."
+# How many coded words there are.
+_RANKS = 4096
+# How many of them are known as wrong answers. At 128k tokens these are all but a few of the words
+# that come once.
+_DECOY_RANKS = 512
+# Words of a line of coded words.
+_LINE_WORDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    """The size of an example: its common words, how often each comes, and its other words."""
+
+    words: int
+    times: int
+    others: int
+
+
+_EXAMPLE = _Example(words=3, times=5, others=10)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -77,50 +94,67 @@ class CommonWords(Task):
 
     @property
     def depthless(self) -> bool:
-        """Whether the asked words stand all over the list."""
+        """Return True if the asked words stand all over the list."""
         return self.within == 1
 
     def background(self, repeat: int, seed: int) -> Background:
-        """The other words."""
-        return Background(Words(self._pool, self.others, f"{seed}:{repeat}"))
+        """Return the other words."""
+        return Background(Words(self._pool, self.others, source=f"{seed}:{repeat}"))
 
     def item(self, draw: Draw) -> Item:
-        """The asked words, each so many times, in an order of the trial's own."""
-        random, taken, words = draw.random("count-common"), set[str](), self._wording
-        examples = "".join(self._example(draw, taken, number) for number in range(self.shots))
-        asked = [self._pool.fresh(random, taken, draw.holds) for _ in range(self.words)]
-        lines, start = asked * self.times, _start(draw.cell.depth, self.within)
-        depths = [draw.cell.depth, *(start + self.within * random.random() for _ in lines[1:])]
-        question = words["question"].format(words=self.words)
+        """Return the asked words, each as often as `times` says, in an order of the trial's own."""
+        random = draw.random("count-common")
+        taken = set[str]()
+        texts = self._wording
+        examples = "".join(
+            self._example(draw, taken, number=number) for number in range(self.shots)
+        )
+
+        words = [self._pool.fresh(random, taken, holds=draw.holds) for _ in range(self.words)]
+        lines = [f"{word}\n" for word in words] * self.times
+        start = _start(draw.cell.depth, self.within)
+        other_depths = [start + self.within * random.random() for _ in lines[1:]]
+        question = texts["question"].format(words=self.words)
         return Item(
-            hidden((f"{word}\n" for word in lines), depths),
+            hidden(lines, [draw.cell.depth, *other_depths]),
             question,
-            Reference(
-                words["comma"].join(asked), tuple(asked), question=question, like=self._pool.like
+            reference=Reference(
+                texts["comma"].join(words),
+                tuple(words),
+                question=question,
+                like=self._pool.like,
             ),
-            prologue=examples + words["asked"] if examples else "",
-            answer_prefix=words["begun"],
-            unique=tuple(asked),
+            prologue=examples + texts["asked"] if examples else "",
+            answer_prefix=texts["begun"],
+            unique=tuple(words),
         )
 
     def _example(self, draw: Draw, taken: set[str], number: int) -> str:
-        """A short list with its question and answer."""
-        count, times, others = _EXAMPLE
-        random, words = draw.random(f"count-common example {number}", "repeat"), self._wording
-        drawn = [self._pool.fresh(random, taken, draw.holds) for _ in range(count + others)]
-        lines = [*(drawn[:count] * times), *drawn[count:]]
+        """Return a short list with its question and answer."""
+        random = draw.random(f"count-common example {number}", "repeat")
+        count = _EXAMPLE.words + _EXAMPLE.others
+        words = [self._pool.fresh(random, taken, holds=draw.holds) for _ in range(count)]
+        common = words[: _EXAMPLE.words]
+        lines = common * _EXAMPLE.times + words[_EXAMPLE.words :]
         random.shuffle(lines)
-        question, answer = words["question"].format(words=count), words["comma"].join(drawn[:count])
+        texts = self._wording
         return solved(
-            "\n".join(lines), question, answer, headed=words["headed"], begun=words["answered"]
+            "\n".join(lines),
+            texts["question"].format(words=_EXAMPLE.words),
+            answer=texts["comma"].join(common),
+            headed=texts["headed"],
+            begun=texts["answered"],
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Words(Stream):
-    """Words, one a line, each so many times within some hundred lines, and never again.
+    """Words, one a line, each as often as the others, within some hundred lines and never again.
 
-    source: what fixes them, one a repeat.
+    Attributes:
+        kind: The kind of the words.
+        times: How often each word comes.
+        source: What fixes the words, one a repeat.
     """
 
     PIECES = 64
@@ -131,31 +165,26 @@ class Words(Stream):
     name: str = "words"
 
     def pieces(self) -> Iterator[str]:
-        """The lines."""
-        random, taken, waiting = Random(f"words:{self.source}"), set[str](), list[str]()
+        """Yield the lines."""
+        random = Random(f"words:{self.source}")
+        taken = set[str]()
+        waiting: list[str] = []
         while True:
             while len(waiting) < _SPREAD:
-                waiting += [self.kind.fresh(random, taken, holds_nothing)] * self.times
+                word = self.kind.fresh(random, taken, holds=holds_nothing)
+                waiting += [word] * self.times
             place = int(random.random() * len(waiting))
             waiting[place], waiting[-1] = waiting[-1], waiting[place]
-            yield waiting.pop() + "\n"
+            yield f"{waiting.pop()}\n"
 
 
 def _start(depth: float, within: float) -> float:
-    """Where a share of the text around a depth starts.
+    """Return where a share of the text around a depth starts.
 
     >>> _start(0.5, 0.5), _start(0.0, 0.2), _start(1.0, 0.25)
     (0.25, 0.0, 0.75)
     """
     return min(1 - within, max(0.0, depth - within / 2))
-
-
-_DOTS = "..."  # the most frequent of all, and not asked for
-_RANKS = 4096  # words that there are
-_KNOWN = (
-    512  # of them are known as wrong answers: at 128k tokens all but a few of those that come once
-)
-_ROW = 12  # words of a line
 
 
 @dataclass(kw_only=True, eq=False)
@@ -177,27 +206,40 @@ class FrequentWords(Task):
     language: Language = "english"
 
     def background(self, repeat: int, seed: int) -> Background:
-        """The text."""
+        """Return the text."""
         return Background(self._source(repeat, seed))
 
     def item(self, draw: Draw) -> Item:
-        """Nothing hidden: the words that lead. Raises SettingsError if the text may be too
-        short to tell."""
+        """Return an item that hides nothing and asks for the words that lead.
+
+        Raises SettingsError if the text may be too short to settle which words lead.
+        """
         source = self._source(draw.repeat, draw.seed)
-        least = source.settled * (self.letters + 1)
-        if draw.cell.length_tokens < least:
+        least_tokens = source.settled * (self.letters + 1)
+        if draw.cell.length_tokens < least_tokens:
             raise SettingsError(
                 f"A text of {draw.cell.length_tokens:,} tokens may not settle which {self.words} "
-                f"coded "
-                f"words lead. Use lengths of {least:,} or more, or fewer: --task-options words=1"
+                f"coded words lead. Use lengths of {least_tokens:,} or more, or fewer: "
+                f"--task-options words=1"
             )
-        asked, words = source.leading, wording("count-frequent", self.language)
-        question = words["question"].format(words=self.words)
-        reference = Reference(", ".join(asked), asked, question=question, decoys=source.others)
-        return Item((), question, reference, answer_prefix=words["begun"], unique=())
+        texts = wording("count-frequent", self.language)
+        question = texts["question"].format(words=self.words)
+        reference = Reference(
+            ", ".join(source.leading),
+            source.leading,
+            question=question,
+            decoys=source.others,
+        )
+        return Item(
+            (),
+            question,
+            reference=reference,
+            answer_prefix=texts["begun"],
+            unique=(),
+        )
 
     def _source(self, repeat: int, seed: int) -> Coded:
-        return Coded(self.words, self.alpha, self.letters, f"{seed}:{repeat}")
+        return Coded(self.words, self.alpha, letters=self.letters, source=f"{seed}:{repeat}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +247,13 @@ class Coded(Stream):
     """Dots and coded words in an order that keeps to their frequencies throughout.
 
     Every word comes once in each stretch of 1 / frequency words, anywhere in it, so that after n
-    words it has come n * frequency times, give or take one. asked: how many lead, and stay ahead of
-    all others.
+    words it has come n * frequency times, give or take one.
+
+    Attributes:
+        asked: How many words lead, and stay ahead of all others.
+        alpha: The exponent of the frequencies.
+        letters: How many letters a coded word has.
+        source: What fixes the text, one a repeat.
     """
 
     asked: int
@@ -217,53 +264,57 @@ class Coded(Stream):
 
     @property
     def leading(self) -> tuple[str, ...]:
-        """The words that are asked for."""
+        """Return the words that are asked for."""
         return _coded(self.letters, self.source)[1 : self.asked + 1]
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The words that come most often after them."""
-        return _coded(self.letters, self.source)[self.asked + 1 : _KNOWN]
+        """Return the words that come most often after them."""
+        return _coded(self.letters, self.source)[self.asked + 1 : _DECOY_RANKS]
 
     @property
     def settled(self) -> int:
-        """Words after which those that are asked for have come twice, and lead."""
+        """Return after how many words those that are asked for have come twice, and lead."""
         return ceil(4 / _frequencies(self.alpha)[self.asked])
 
     def pieces(self) -> Iterator[str]:
-        """Lines of some words each."""
+        """Yield lines of some words each."""
         words = self._words()
         while True:
-            yield " ".join(islice(words, _ROW)) + "\n"
+            yield f"{' '.join(islice(words, _LINE_WORDS))}\n"
 
     def _words(self) -> Iterator[str]:
         random = Random(f"coded:{self.source}")
-        words, rates = _coded(self.letters, self.source), _frequencies(self.alpha)
-        seen = [0] * _RANKS
+        words = _coded(self.letters, self.source)
+        rates = _frequencies(self.alpha)
+        counts = [0] * _RANKS
         due = [(random.random() / rate, rank) for rank, rate in enumerate(rates)]
         heapify(due)
         while True:
-            at, rank = due[0]
-            stretch = int(at * rates[rank]) + 1
+            place, rank = due[0]
+            stretch = int(place * rates[rank]) + 1
             heapreplace(due, ((stretch + random.random()) / rates[rank], rank))
-            if rank > self.asked and 1 <= seen[rank] >= min(seen[1 : self.asked + 1]) - 1:
-                continue  # it would draw level with one that is asked for
-            seen[rank] += 1
+            is_asked = rank <= self.asked
+            # Another word must not draw level with one that is asked for.
+            if not is_asked and 1 <= counts[rank] >= min(counts[1 : self.asked + 1]) - 1:
+                continue
+            counts[rank] += 1
             yield words[rank]
 
 
 @cache
 def _frequencies(alpha: float) -> tuple[float, ...]:
-    """The frequencies of all ranks, rank 1 first; they add up to 1."""
+    """Return the frequencies of all ranks, rank 1 first. They add up to 1."""
     weights = [rank**-alpha for rank in range(1, _RANKS + 1)]
-    whole = sum(weights)
-    return tuple(weight / whole for weight in weights)
+    total = sum(weights)
+    return tuple(weight / total for weight in weights)
 
 
 @cache
 def _coded(letters: int, source: str) -> tuple[str, ...]:
-    """The words of all ranks, the dots first."""
-    random, words = Random(f"codes:{source}"), {_DOTS: None}
+    """Return the words of all ranks, the dots first."""
+    random = Random(f"codes:{source}")
+    words = {_DOTS: None}
     while len(words) < _RANKS:
         words["".join(random.choices(ascii_lowercase, k=letters))] = None
     return tuple(words)

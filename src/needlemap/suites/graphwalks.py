@@ -1,14 +1,15 @@
-"""Walks through a graph: the nodes that a breadth-first search reaches at a depth, or a node's
-parents (after OpenAI's GraphWalks, huggingface.co/datasets/openai/graphwalks; wording is our own).
+"""Ask for the nodes that a breadth-first search of a graph reaches at a depth, or a node's parents.
+
+After OpenAI's GraphWalks, huggingface.co/datasets/openai/graphwalks; wording is our own.
 
     3f2a91c0 -> 77d1be42
     77d1be42 -> 0c9e13fa     from 3f2a91c0 at depth 2: [0c9e13fa]
 
 A graph is a list of edges, one a line, that fills the length; a prompt is up to one edge shorter.
 The graph grows: each edge joins two nodes, of which one in four is new, so nodes have four edges on
-average wherever the list is cut. What is asked about is hidden in it as edges of its own: levels of
-nodes behind the asked one, joined by more edges than a tree has, some of them backwards. Edges from
-the rest of the graph lead into these levels and out of the last, and never shorten a way.
+average wherever the list is cut. The asked part is hidden in it as edges of its own: levels of
+nodes after the asked one, joined by more edges than a tree has, some of them backwards. Edges from
+the rest of the graph lead into these levels and out of the last, and never make a way shorter.
 """
 
 from __future__ import annotations
@@ -41,9 +42,13 @@ from needlemap.tasks import (
 from needlemap.tasks.key_values import UuidDigits
 from needlemap.tasks.values import Values
 
-_NEW = 0.25  # of an edge's ends that are new nodes: nodes have 1 / _NEW edges on average
-_STEPS = 2  # of a search where none are given
-_OUTSIDE = 32  # of the graph's first nodes, which edges of the asked part lead from and to
+# Share of the edges' ends that are new nodes. Nodes have 1 / _NEW edges on average.
+_NEW = 0.25
+# Steps of a search if none are given.
+_STEPS = 2
+# How many of the graph's first nodes may have edges to and from the asked part.
+_OUTSIDE = 32
+# Where it starts and where it ends.
 Edge = tuple[str, str]
 
 
@@ -75,44 +80,54 @@ class GraphWalks(Task):
         self._steps = 1 if self.ask == "parents" else self.steps or _STEPS
 
     def background(self, repeat: int, seed: int) -> Background:
-        """The rest of the graph."""
+        """Return the rest of the graph."""
         return Background(Graph(self._values, f"{seed}:{repeat}"))
 
     def item(self, draw: Draw) -> Item:
-        """The asked node's first edge at the cell's depth, its others behind it; edges of the
-        levels behind it stand anywhere, the same at all depths of a length."""
-        beside, own = draw.beside("graphwalks beside", self.fresh), draw.random("graph", self.fresh)
+        """Return an item with the asked node's first edge at the cell's depth.
+
+        Its other edges stand after it. Edges of the levels after it stand anywhere, the same at all
+        depths of a length.
+        """
+        shared = draw.beside("graphwalks beside", self.fresh)
+        own = draw.random("graph", self.fresh)
         outside = _first_nodes(self._values, f"{draw.seed}:{draw.repeat}")
         taken = set(outside)
-        levels = [
-            [
-                self._values.fresh(beside, taken, draw.holds)
-                for _ in range(beside.randint(2, self.width))
-            ]
-            for _ in range(self._steps + 1)
-        ]
-        rest = scattered(beside, self._lines(_between(beside, levels, outside)))
-        asked = self._values.fresh(own, taken, draw.holds)
-        edges = [*((asked, node) for node in levels[0]), (own.choice(levels[1]), asked)]
-        needles = following(own, self._lines(edges), draw.cell.depth, 1.0) + rest
-        wanted = tuple(sorted(levels[self._steps - 1]))
-        question = self._words[self.ask].format(node=asked, steps=self._steps)
+        levels = []
+        for _ in range(self._steps + 1):
+            width = shared.randint(2, self.width)
+            levels.append(
+                [self._values.fresh(shared, taken, holds=draw.holds) for _ in range(width)]
+            )
+        level_edges = _between(shared, levels, outside=outside)
+        level_needles = scattered(shared, self._lines(level_edges))
+
+        asked_node = self._values.fresh(own, taken, holds=draw.holds)
+        asked_edges = [(asked_node, node) for node in levels[0]]
+        asked_edges.append((own.choice(levels[1]), asked_node))
+        asked_needles = following(own, self._lines(asked_edges), depth=draw.cell.depth, span=1.0)
+        right_nodes = tuple(sorted(levels[self._steps - 1]))
+        question = self._words[self.ask].format(node=asked_node, steps=self._steps)
         return Item(
-            tuple(needles),
+            (*asked_needles, *level_needles),
             question,
-            Reference(f"[{', '.join(wanted)}]", wanted, question=question),
+            reference=Reference(f"[{', '.join(right_nodes)}]", right_nodes, question=question),
             answer_prefix=self._words["begun"],
-            unique=(asked, *(node for level in levels for node in level)),
+            unique=(asked_node, *(node for level in levels for node in level)),
         )
 
     def _lines(self, edges: list[Edge]) -> list[str]:
-        """Edges as the text has them. A search goes along them, parents are found against
-        them."""
-        return [line(*(edge if self.ask == "bfs" else edge[::-1])) for edge in edges]
+        """Return edges as the text has them.
+
+        A search follows edges from their start; parents are found from their end.
+        """
+        if self.ask == "parents":
+            return [line(end, start) for start, end in edges]
+        return [line(start, end) for start, end in edges]
 
 
 def line(start: str, end: str) -> str:
-    """An edge as the text has it.
+    """Return an edge as the text has it.
 
     >>> line("a", "b")
     'a -> b\\n'
@@ -121,54 +136,74 @@ def line(start: str, end: str) -> str:
 
 
 def _between(random: Random, levels: list[list[str]], outside: list[str]) -> list[Edge]:
-    """Edges of some levels in any order: one to each node from the level before, but for the
-    first level's; as many again that go one level further at most; one from outside to every
-    other node, and one from each node of the last level to the outside."""
+    """Return the edges of some levels in any order.
+
+    One leads to each node from the level before, except in the first level. As many again go one
+    level further at most. One leads from outside to every other node, and one from each node of the
+    last level to the outside.
+    """
+    # A dict and not a set, whose order is another one in each process.
     edges = dict[Edge, None]()
-    for above, level in pairwise(levels):
-        edges |= dict.fromkeys((random.choice(above), node) for node in level)
-    nodes = [(place, node) for place, level in enumerate(levels) for node in level]
-    for place, node in nodes:
-        reached = [other for at, other in nodes if at <= place + 1 and other != node]
-        edges[node, random.choice(reached)] = None
+    for previous, level in pairwise(levels):
+        for node in level:
+            edges[random.choice(previous), node] = None
+
+    nodes = [(number, node) for number, level in enumerate(levels) for node in level]
+    for number, node in nodes:
+        ends = [
+            other for other_number, other in nodes if other_number <= number + 1 and other != node
+        ]
+        edges[node, random.choice(ends)] = None
+
     entered = random.sample([node for _, node in nodes], len(nodes) // 2)
-    edges |= dict.fromkeys((random.choice(outside), node) for node in entered)
-    edges |= dict.fromkeys((node, random.choice(outside)) for node in levels[-1])
+    for node in entered:
+        edges[random.choice(outside), node] = None
+    for node in levels[-1]:
+        edges[node, random.choice(outside)] = None
     return random.sample(list(edges), len(edges))
 
 
 @dataclass(frozen=True, slots=True)
 class Graph(Stream):
-    """Edges of a graph that grows without end, each once. source: what fixes it, one a repeat."""
+    """Edges of a graph that grows without end, each once.
+
+    Attributes:
+        values: The kind of the nodes' names.
+        source: What fixes the graph, one a repeat.
+    """
 
     values: Values
     source: str
     name: str = "graph"
 
     def pieces(self) -> Iterator[str]:
-        """A line for each edge."""
-        return (line(*edge) for edge in self.edges())
+        """Yield a line for each edge."""
+        for start, end in self.edges():
+            yield line(start, end)
 
     def edges(self) -> Iterator[Edge]:
-        """The edges. An end is a new node once in four times, and else any that there is."""
-        random, taken = Random(f"graph:{self.source}"), set[str]()
-        nodes, known = list[str](), set[Edge]()
+        """Yield the edges. One end in four is a new node, the others are any nodes before."""
+        random = Random(f"graph:{self.source}")
+        taken = set[str]()
+        nodes: list[str] = []
+        previous = set[Edge]()
         while True:
             ends = []
             for _ in range(2):
                 if len(nodes) < 2 or random.random() < _NEW:
-                    nodes.append(self.values.fresh(random, taken, holds_nothing))
-                    ends.append(nodes[-1])
+                    node = self.values.fresh(random, taken, holds=holds_nothing)
+                    nodes.append(node)
                 else:
-                    ends.append(nodes[int(random.random() * len(nodes))])
-            edge = ends[0], ends[1]
-            if ends[0] != ends[1] and edge not in known:
-                known.add(edge)
+                    node = nodes[int(random.random() * len(nodes))]
+                ends.append(node)
+            edge = (ends[0], ends[1])
+            if ends[0] != ends[1] and edge not in previous:
+                previous.add(edge)
                 yield edge
 
 
 @cache
 def _first_nodes(values: Values, source: str) -> list[str]:
-    """The first nodes of a graph."""
+    """Return the first nodes of a graph."""
     edges = islice(Graph(values, source).edges(), 4 * _OUTSIDE)
     return list(dict.fromkeys(node for edge in edges for node in edge))[:_OUTSIDE]

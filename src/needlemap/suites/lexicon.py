@@ -1,4 +1,4 @@
-"""The words of this wing's tasks: `data/*.yaml`, by language, and ours."""
+"""Read the words of this wing's tasks. They are in `data/*.yaml`, by language, and are ours."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from needlemap.tasks import Language, values
 
 
 def lexicon(name: str, language: Language) -> Mapping[str, Any]:
-    """A language's part of `data/NAME.yaml`."""
+    """Return a language's part of `data/NAME.yaml`."""
     return values.lexicon(name, language, "needlemap.suites")

@@ -1,11 +1,12 @@
-"""One of several replies to the same request, by its number: multi-round co-reference.
+"""Ask for one of several replies to the same request, by its number: multi-round co-reference.
 
 After MRCR (Vodrahalli et al. 2024, arXiv 2409.12640) and OpenAI's and Google's sets of that name.
-All wording is our own. The conversation is one text, not messages with roles: what a turn's marks
-cost is not known of a server's model, so that no length would be exact, and base models have none.
+All wording is our own. The conversation is one text, not messages with roles: for a server's model
+nobody knows how many tokens the marks of a turn take, so no length would be exact, and base models
+have no such marks.
 
 The conversation is without end, by a grammar of our own (`data/transcript.txt`). A request is a
-format, a style and a topic. Exchanges are paragraphs: a blank line stands behind each, and nowhere
+format, a style and a topic. Exchanges are paragraphs: a blank line stands after each, and nowhere
 in it.
 """
 
@@ -28,6 +29,13 @@ from needlemap.tasks.values import fresh, wording
 
 _GONE = "Replies and codes that are not in the text are used up. Use shorter lengths."
 TwoOrMore = Annotated[int, Ge(2)]
+# Format, style and topic.
+Request = tuple[str, str, str]
+# Share of a reply's inner sentences that its style writes.
+_STYLED = 0.3
+# Share of the requests that differ from the asked one in one thing only.
+_SIMILAR = 0.5
+_PARTS = ("formats", "styles", "topics")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -50,135 +58,153 @@ class Ordinal(Task):
     language: Literal["english"] = "english"
 
     def background(self, repeat: int, seed: int) -> Background:
-        """The conversation around the asked requests."""
+        """Return the conversation around the asked requests."""
         source = f"{seed}:{repeat}"
-        return Background(
-            Transcript(_request_of(repeat, seed), self.sentences, source), "paragraph"
-        )
+        transcript = Transcript(_request_of(repeat, seed), self.sentences, source=source)
+        return Background(transcript, unit="paragraph")
 
     def item(self, draw: Draw) -> Item:
-        """The exchanges of the request; that of the cell's depth is asked for, whichever
-        number it is."""
-        wanted, words = _request_of(draw.repeat, draw.seed), wording("ordinal", self.language)
-        replies = self._replies(wanted, draw)
-        ordered = sorted(replies, key=lambda one: one[0])
-        number, text = 1 + ordered.index(replies[0]), replies[0][1]
-        code = self._drawn_code(draw.random("ordinal code"), draw)
-        question = words["question"].format(request=request_words(wanted), number=number, code=code)
-        texts = tuple(one for _, one in ordered)
+        """Return the exchanges of the request.
+
+        The reply at the cell's depth is asked for, whichever number it has.
+        """
+        repeated = _request_of(draw.repeat, draw.seed)
+        words = wording("ordinal", self.language)
+        replies = self._replies(repeated, draw)
+        by_depth = sorted(replies, key=lambda placed: placed[0])
+        number = 1 + by_depth.index(replies[0])
+        _, text = replies[0]
+        code = self._draw_code(draw)
+        question = words["question"].format(
+            request=request_words(repeated), number=number, code=code
+        )
+        texts = tuple(reply_text for _, reply_text in by_depth)
         return Item(
-            hidden((exchange(wanted, one) for _, one in replies), (depth for depth, _ in replies)),
+            hidden(
+                (exchange(repeated, reply_text) for _, reply_text in replies),
+                (depth for depth, _ in replies),
+            ),
             question,
-            Reference(
-                f"{code}\n{text}", (text,), exchange(wanted, text).strip(), question, choices=texts
+            reference=Reference(
+                f"{code}\n{text}",
+                (text,),
+                needle=exchange(repeated, text).strip(),
+                question=question,
+                choices=texts,
             ),
             prologue=words["headed"],
             answer_prefix=code,
             unique=(code, *texts),
         )
 
-    def _replies(self, wanted: Request, draw: Draw) -> list[tuple[float, str]]:
-        """Depth and reply of each request, the asked one first."""
-        others, own = draw.beside("ordinal beside", self.fresh), draw.random("ordinal", self.fresh)
+    def _replies(self, repeated: Request, draw: Draw) -> list[tuple[float, str]]:
+        """Return depth and text of each reply to the request, the asked one first."""
+        shared = draw.beside("ordinal beside", self.fresh)
+        own = draw.random("ordinal", self.fresh)
         taken = set[str]()
-        rest = [
-            (others.random(), self._reply(wanted, others, taken, draw))
-            for _ in range(self.requests - 1)
-        ]
-        return [(draw.cell.depth, self._reply(wanted, own, taken, draw)), *rest]
+        others = []
+        for _ in range(self.requests - 1):
+            depth = shared.random()
+            text = self._fresh_reply(repeated, shared, taken=taken, draw=draw)
+            others.append((depth, text))
+        asked_text = self._fresh_reply(repeated, own, taken=taken, draw=draw)
+        return [(draw.cell.depth, asked_text), *others]
 
-    def _reply(self, wanted: Request, random: Random, taken: set[str], draw: Draw) -> str:
-        """A reply that stands nowhere else."""
+    def _fresh_reply(self, repeated: Request, random: Random, taken: set[str], draw: Draw) -> str:
+        """Return a reply that stands nowhere else."""
         return fresh(
-            lambda: _written(wanted, self.sentences, random.getrandbits(64)),
+            lambda: _numbered_reply(repeated, self.sentences, number=random.getrandbits(64)),
             taken,
-            draw.holds,
-            _GONE,
+            holds=draw.holds,
+            gone=_GONE,
         )
 
-    def _drawn_code(self, random: Random, draw: Draw) -> str:
+    def _draw_code(self, draw: Draw) -> str:
+        random = draw.random("ordinal code")
         letters = partial(random.choices, ascii_letters + digits, k=self.code)
-        return fresh(lambda: "".join(letters()), set(), draw.holds, _GONE)
+        return fresh(lambda: "".join(letters()), set(), holds=draw.holds, gone=_GONE)
 
 
 @lru_cache(maxsize=1024)
-def _written(wanted: Request, sentences: int, number: int) -> str:
-    """A reply, by its number; those beside the asked one are the same at all depths of a
-    length."""
-    return reply(wanted, sentences, Random(number))
+def _numbered_reply(repeated: Request, sentences: int, number: int) -> str:
+    """Return a reply by its number.
+
+    It is cached, because the replies next to the asked one are the same at all depths of a length.
+    """
+    return reply(repeated, sentences, random=Random(number))
 
 
 def _request_of(repeat: int, seed: int) -> Request:
-    """The request of a repeat."""
     return request(Random(f"ordinal:{seed}:{repeat}"))
-
-
-_STYLED = 0.3  # share of a reply's inner sentences that its style writes
-_SIMILAR = 0.5  # share of the requests that differ from the asked one in one thing only
-_PARTS = ("formats", "styles", "topics")
-Request = tuple[str, str, str]  # format, style, topic
 
 
 @cache
 def rules() -> Mapping[str, GrammarRule]:
-    """The grammar, parsed once per process."""
-    return grammar(files("needlemap.suites").joinpath("data", "transcript.txt").read_text("utf-8"))
+    """Return the grammar, which is parsed once per process."""
+    text = files("needlemap.suites").joinpath("data", "transcript.txt").read_text("utf-8")
+    return grammar(text)
 
 
 @cache
 def parts() -> tuple[tuple[str, ...], ...]:
-    """All formats, styles and topics."""
+    """Return all formats, styles and topics."""
     empty = Scene(Random(0).random)
     return tuple(tuple(line(empty) for line in rules()[part].lines) for part in _PARTS)
 
 
 def request(random: Random) -> Request:
-    """Any request."""
+    """Return any request."""
     formats, styles, topics = parts()
     return random.choice(formats), random.choice(styles), random.choice(topics)
 
 
-def request_words(wanted: Request) -> str:
-    """A request in words.
+def request_words(asked: Request) -> str:
+    """Return a request in words.
 
     >>> request_words(("letter", "gloomy", "the sea"))
     'Write a gloomy letter about the sea.'
     """
-    kind, style, topic = wanted
+    kind, style, topic = asked
     return f"Write a {style} {kind} about {topic}."
 
 
-def exchange(wanted: Request, reply: str) -> str:
-    """A request with its reply."""
-    return f"User: {request_words(wanted)}\nAssistant: {reply}\n\n"
+def exchange(asked: Request, text: str) -> str:
+    """Return a request with its reply."""
+    return f"User: {request_words(asked)}\nAssistant: {text}\n\n"
 
 
-def reply(wanted: Request, sentences: int, random: Random) -> str:
-    """What the assistant writes, of so many sentences, 2 or more; a poem's are lines."""
-    kind, style, topic = wanted
+def reply(asked: Request, sentences: int, random: Random) -> str:
+    """Return what the assistant writes.
+
+    sentences: how many it has, 2 or more. Those of a poem are lines.
+    """
+    kind, style, topic = asked
     scene = Scene(random.random)
     decks = {name: _Deck(rules()[name]) for name in (style, f"{kind}.line")}
-    inner = [style if scene.random() < _STYLED else f"{kind}.line" for _ in range(sentences - 2)]
-    lines = [_sentence(rules()[f"{kind}.open"], topic, scene)]
-    lines += [_sentence(decks[name], topic, scene) for name in inner]
-    lines.append(_sentence(rules()[f"{kind}.close"], topic, scene))
-    return ("\n" if kind == "poem" else " ").join(lines)
+    names = [style if scene.random() < _STYLED else f"{kind}.line" for _ in range(sentences - 2)]
+    lines = [_sentence(rules()[f"{kind}.open"], topic, scene=scene)]
+    for name in names:
+        lines.append(_sentence(decks[name], topic, scene=scene))
+    lines.append(_sentence(rules()[f"{kind}.close"], topic, scene=scene))
+    separator = "\n" if kind == "poem" else " "
+    return separator.join(lines)
 
 
 class _Deck:
-    """A rule whose lines come in random order, none again before all have come."""
+    """A rule whose lines come in random order, and none again before all have come."""
 
     def __init__(self, rule: GrammarRule) -> None:
         self._rule = rule
-        self._left: list[Piece] = []
+        self._remaining: list[Piece] = []
 
     def __call__(self, scene: Scene) -> str:
-        self._left = self._left or list(self._rule.lines)
-        return self._left.pop(scene.below(len(self._left)))(scene)
+        if not self._remaining:
+            self._remaining = list(self._rule.lines)
+        return self._remaining.pop(scene.below(len(self._remaining)))(scene)
 
 
 def _sentence(piece: Piece, topic: str, scene: Scene) -> str:
-    """A sentence with things, a place and an act of the topic."""
+    """Return a sentence with things, a place and an act of the topic."""
     for slot, rule in (("thing", "thing"), ("other", "thing"), ("place", "place"), ("act", "act")):
         scene.kept[slot] = rules()[f"{topic}.{rule}"](scene)
     return piece(scene)
@@ -186,10 +212,12 @@ def _sentence(piece: Piece, topic: str, scene: Scene) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Transcript(Stream):
-    """Exchanges of which none asks what `apart` asks; half of them differ from it in one thing
-    only.
+    """Exchanges whose requests are other ones than `apart`; half differ from it in one thing only.
 
-    sentences: of a reply. source: what fixes them, one a repeat.
+    Attributes:
+        apart: The request that no exchange repeats.
+        sentences: How many sentences a reply has.
+        source: What fixes the exchanges, one a repeat.
     """
 
     PIECES = 16
@@ -200,16 +228,21 @@ class Transcript(Stream):
     name: str = "transcript"
 
     def pieces(self) -> Iterator[str]:
-        """The exchanges."""
+        """Yield the exchanges."""
         random = Random(f"transcript:{self.source}")
         while True:
-            wanted = self._similar(random) if random.random() < _SIMILAR else request(random)
-            if wanted != self.apart:
-                yield exchange(wanted, reply(wanted, self.sentences, random))
+            is_similar = random.random() < _SIMILAR
+            drawn = self._similar(random) if is_similar else request(random)
+            if drawn != self.apart:
+                yield exchange(drawn, reply(drawn, self.sentences, random=random))
 
     def _similar(self, random: Random) -> Request:
+        """Return a request that may differ in one thing only."""
         kind, style, topic = self.apart
-        other = request(random)
-        return random.choice(
-            ((other[0], style, topic), (kind, other[1], topic), (kind, style, other[2]))
+        other_kind, other_style, other_topic = request(random)
+        candidates = (
+            (other_kind, style, topic),
+            (kind, other_style, topic),
+            (kind, style, other_topic),
         )
+        return random.choice(candidates)

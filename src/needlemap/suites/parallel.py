@@ -1,5 +1,7 @@
-"""One needle at each of several named depths, all asked for in one question: a score by depth from
-one prompt (after NeedleBench's multi-needle retrieval, arXiv 2407.11963; wording is our own).
+"""Hide one needle at each of several named depths, and ask for all of them in one question.
+
+One prompt gives a score by depth (after NeedleBench's multi-needle retrieval, arXiv 2407.11963;
+wording is our own).
 
     at 0 %    Keep in mind that the number assigned to red-fox is 4711203.
     at 50 %   Keep in mind that the number assigned to sad-dog is 9930182.
@@ -42,35 +44,41 @@ class Parallel(Task):
 
     @property
     def depthless(self) -> bool:
-        """Whether it asks about the whole text: each prompt has all depths."""
+        """Return True: each prompt has all depths."""
         return True
 
     def item(self, draw: Draw) -> Item:
-        """A needle at each depth. Wanted are the values, in the order of the depths."""
-        random, taken, words = draw.random("parallel", "repeat"), set[str](), self._words()
-        keys = [self._keys.fresh(random, taken, draw.holds) for _ in self.at]
-        values = [self._values.fresh(random, taken, draw.holds) for _ in self.at]
-        texts = [
-            words["needle"].format(key=key, value=value)
-            for key, value in zip(keys, values, strict=True)
-        ]
-        asked = random.sample(keys, len(keys))
-        listed = words["last"].join([words["comma"].join(asked[:-1]), asked[-1]])
+        """Return a needle at each depth. The answer has their values, in the depths' order."""
+        random = draw.random("parallel", "repeat")
+        taken = set[str]()
+        words = self._words()
+        keys = [self._keys.fresh(random, taken, holds=draw.holds) for _ in self.at]
+        values = [self._values.fresh(random, taken, holds=draw.holds) for _ in self.at]
+        texts = []
+        needles = []
+        for key, value, depth in zip(keys, values, self.at, strict=True):
+            text = words["needle"].format(key=key, value=value)
+            texts.append(text)
+            needles.append(Needle(text, depth / 100, still=True))
+
+        shuffled = random.sample(keys, len(keys))
+        first_keys = words["comma"].join(shuffled[:-1])
+        listed = words["last"].join([first_keys, shuffled[-1]])
         question = words["several"].format(keys=listed)
-        needles = tuple(
-            Needle(text, depth / 100, still=True)
-            for text, depth in zip(texts, self.at, strict=True)
-        )
-        answer = words["comma"].join(values)
         return Item(
-            needles,
+            tuple(needles),
             question,
-            Reference(answer, tuple(values), "\n".join(texts), question),
+            reference=Reference(
+                words["comma"].join(values),
+                tuple(values),
+                needle="\n".join(texts),
+                question=question,
+            ),
             answer_prefix=words["begun_several"].format(keys=listed),
         )
 
     def _words(self) -> dict[str, str]:
-        """The wording of `magic`, for numbers."""
+        """Return the wording of `magic` for numbers."""
         words = wording("magic", self.language)
         kind, kinds = words["kinds"]["number"]
         texts = {name: text for name, text in words.items() if isinstance(text, str)}
