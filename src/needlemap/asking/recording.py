@@ -26,7 +26,7 @@ from needlemap.records.record import (
     UnreadRecord,
 )
 from needlemap.scorers import Score, Scorer, rule_of
-from needlemap.scorers.words import sought
+from needlemap.scorers.words import find_texts
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices, summed
 from needlemap.text.tokens import Span
@@ -253,7 +253,7 @@ def named_distractors(item: Item, answer: str) -> dict[str, Any]:
     """
     if not item.reference.decoys or not any(needle.wrong for needle in item.needles):
         return {}
-    named, _ = sought(answer, item.reference.decoys, "inside")
+    named, _ = find_texts(answer, item.reference.decoys, rule="inside")
     return {DISTRACTORS: named}
 
 

@@ -1,7 +1,7 @@
-"""What a scorer is: (answer, reference) -> score; and a function of one's own as one, or as a
-model.
+"""Score answers: (answer, reference) -> score.
 
-Functions are named `python/module:function`, or handed over in Python.
+A user's own function may be a scorer or a model. It is named `python/module:function`, or handed
+over in Python.
 """
 
 from needlemap.scorers.finding import find_scorer

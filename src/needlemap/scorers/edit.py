@@ -1,14 +1,13 @@
-"""Scorers of how near an answer is to a wanted text: edit distance as OpenCompass has it, difflib
-as MRCR.
+"""Score how near an answer is to a text: by edit distance as OpenCompass, by difflib as MRCR.
 
-Edit distance is to the last digit as OpenCompass computes it. All whitespace is removed from both
+The edit distance agrees with OpenCompass to the last digit. All whitespace is removed from both
 texts; score = 100 * (1 - distance / longer length). It measures wording as much as retrieval: a
 right answer in other words scores low, a wrong one in the same words high.
 
-MRCR's score is of the text that was to be repeated, behind its code: difflib's ratio, 2 * matching
-characters / characters of both (Ratcliff and Metzener 1988, "Pattern Matching: The Gestalt
-Approach"), not rapidfuzz's: published figures are that, and the two differ. By rapidfuzz's Indel
-ratio two unlike English texts are half alike (0.53), by difflib's hardly at all (0.08).
+MRCR's score is that of the text that was to be repeated, after its code: difflib's ratio, 2 *
+matching characters / characters of both (Ratcliff and Metzener 1988, "Pattern Matching: The Gestalt
+Approach"). Published figures have it, not rapidfuzz's ratio, and the two differ: by rapidfuzz's
+Indel ratio two unlike English texts are half alike (0.53), by difflib's hardly at all (0.08).
 """
 
 from __future__ import annotations
@@ -16,25 +15,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Literal
 
 from rapidfuzz.distance import Levenshtein as _Levenshtein
 
 from needlemap.errors import SettingsError
 from needlemap.scorers import Score, Scorer
-from needlemap.scorers.words import sought
+from needlemap.scorers.words import find_texts
 from needlemap.tasks import Reference
 
 # Share of the edit-distance score that an answer without the keywords keeps.
 CONSOLATION = 0.2
 _WHITESPACE = re.compile(r"\s+")
-PERFECT = 0.99  # an answer above it is the text but for a slip or two
-_MUCH, _MORE = 4, 2_000  # times the wanted text's characters, and so many more, are compared
+# An answer above it is the text but for a slip or two.
+PERFECT = 0.99
+# Of a long answer this many times the right text's characters, and so many more, are compared.
+_COMPARED_TIMES = 4
+_COMPARED_MORE = 2_000
 _BEFORE = re.compile(
     r"[\s*_`\"'“‘\[({<>#]*(?:(?:the\s+)?code(?:\s+is)?\b[\s*_`\"'“‘\[({<:=-]*)?", re.IGNORECASE
 )
-_BEHIND = " \t\r\n*_`\"'”’])}>:.,;=-\u2013\u2014"
+_AFTER = " \t\r\n*_`\"'”’])}>:.,;=-\u2013\u2014"
 
 
 class Levenshtein(Scorer):
@@ -48,10 +50,16 @@ class Levenshtein(Scorer):
         self.options = {"trim": trim}
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Never raises: an empty answer is an answer."""
-        said, wanted, distance, native = edit_score(answer, reference.answer, self.options["trim"])
-        why = {"distance": distance, "answer_chars": len(said), "reference_chars": len(wanted)}
-        return Score(native / 100, native, why)
+        """Return the edit-distance score. Never raises: an empty answer is an answer."""
+        text, right_text, distance, native = edit_score(
+            answer, reference.answer, trim=self.options["trim"]
+        )
+        why = {
+            "distance": distance,
+            "answer_chars": len(text),
+            "reference_chars": len(right_text),
+        }
+        return Score(native / 100, native, why=why)
 
 
 class Keyword(Scorer):
@@ -65,26 +73,26 @@ class Keyword(Scorer):
     name = "keyword"
     rule = 3
     scale = (0.0, 100.0)
-    unsaid: Mapping[str, Any] = {"rule": "opencompass"}  # the only one, before it was an option
+    # The only rule, before it was an option.
+    unsaid: Mapping[str, Any] = {"rule": "opencompass"}
 
     def __init__(self, *, rule: Literal["words", "opencompass"] = "words") -> None:
         self.options = {"rule": rule}
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises SettingsError if the task gives no keywords."""
+        """Return OpenCompass's score. Raises SettingsError if the task gives no keywords."""
         if not any(reference.keywords):
             raise SettingsError(
                 "Scorer 'keyword' needs a task with keywords. Type: --scorer levenshtein"
             )
         _, _, distance, wording = edit_score(answer, reference.answer)
-        finds = (
-            as_coded if self.options["rule"] == "opencompass" else partial(sought, rule="inside")
-        )
-        found, missing = finds(answer, reference.keywords)
+        if self.options["rule"] == "opencompass":
+            present, missing = as_coded(answer, reference.keywords)
+        else:
+            present, missing = find_texts(answer, reference.keywords, rule="inside")
         native = keyword_score(wording, has_keywords=not missing)
-        return Score(
-            native / 100, native, {"found": found, "missing": missing, "distance": distance}
-        )
+        why = {"found": present, "missing": missing, "distance": distance}
+        return Score(native / 100, native, why=why)
 
 
 def keyword_score(wording: float, *, has_keywords: bool) -> float:
@@ -93,52 +101,59 @@ def keyword_score(wording: float, *, has_keywords: bool) -> float:
 
 
 def as_coded(answer: str, keywords: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The key words that an answer holds by OpenCompass' rule, and those that it lacks.
+    """Return the key words that an answer holds by OpenCompass's rule, and those that it lacks.
 
-    They match with their case and their own white space, so one with a space in it is never
-    found: the rule's known fault, kept so that old scores can be reproduced.
+    They match with their case and their own white space, so a word with a space in it is never
+    found. This fault of the rule is known, and kept so that old scores can be reproduced.
 
     >>> as_coded("It is Jack Ma.", ("Jack", "Jack Ma"))
     (['Jack'], ['Jack Ma'])
     """
-    said = stripped(answer)
-    return [word for word in keywords if word in said], [
-        word for word in keywords if word not in said
-    ]
+    text = stripped(answer)
+    present = [word for word in keywords if word in text]
+    missing = [word for word in keywords if word not in text]
+    return present, missing
 
 
 def edit_score(prediction: str, reference: str, trim: bool = False) -> tuple[str, str, int, float]:
-    """(prediction and reference as compared, distance in characters, score in 0..100; 100 if
-    both are empty).
+    """Return the two texts as compared, their distance in characters, and their score in 0..100.
+
+    The score of two empty texts is 100. trim: cut the prediction with `trimmed` first.
 
     >>> edit_score("a sand wich", "sandwich")
     ('asandwich', 'sandwich', 1, 88.88888888888889)
     """
-    said, wanted = stripped(prediction), stripped(reference)
+    text = stripped(prediction)
+    right_text = stripped(reference)
     if trim:
-        said = trimmed(said, wanted)
-    distance = _Levenshtein.distance(said, wanted)
-    longer = max(len(said), len(wanted))
-    return said, wanted, distance, 100 * (1 - distance / longer) if longer else 100.0
+        text = trimmed(text, right_text)
+    distance = _Levenshtein.distance(text, right_text)
+    longer = max(len(text), len(right_text))
+    score = 100.0
+    if longer:
+        score = 100 * (1 - distance / longer)
+    return text, right_text, distance, score
 
 
 def stripped(text: str) -> str:
-    """A text without its whitespace, Unicode's included."""
+    """Return a text without its whitespace, Unicode's included."""
     return _WHITESPACE.sub("", text)
 
 
-def trimmed(said: str, wanted: str) -> str:
-    """The first 1.2 lengths of the reference, up to its last character if that comes after 0.8
-    lengths.
+def trimmed(text: str, reference: str) -> str:
+    """Return the first 1.2 lengths of the reference, or less.
+
+    The text is cut after the reference's last character, if that comes after 0.8 lengths.
 
     >>> trimmed("It is sandwich. Sandwiches are bread.", "It is sandwich.")
     'It is sandwich.'
     """
-    said, least = said[: int(1.2 * len(wanted))], int(0.8 * len(wanted))
-    if len(said) > least:
-        end = said.find(wanted[-1], least)
-        return said[: end + 1] if end >= 0 else said
-    return said
+    text = text[: int(1.2 * len(reference))]
+    least = int(0.8 * len(reference))
+    if len(text) <= least:
+        return text
+    end = text.find(reference[-1], least)
+    return text[: end + 1] if end >= 0 else text
 
 
 class Verbatim(Scorer):
@@ -160,73 +175,88 @@ class Verbatim(Scorer):
         self.options = {"bare": bare}
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises SettingsError if the task gives no text to repeat."""
-        wanted, whole = "".join(reference.keywords).strip(), reference.answer.strip()
-        if len(reference.keywords) != 1 or not wanted or not whole.endswith(wanted):
+        """Return the ratio of the repeated text.
+
+        Raises SettingsError if the task gives no text to repeat.
+        """
+        right_text = "".join(reference.keywords).strip()
+        right_answer = reference.answer.strip()
+        if len(reference.keywords) != 1 or not right_text or not right_answer.endswith(right_text):
             raise SettingsError(
                 "Scorer 'verbatim' needs a task with a text to repeat, as --task ordinal."
             )
-        code, said = whole.removesuffix(wanted).strip(), answer.strip()
+        code = right_answer.removesuffix(right_text).strip()
+        text = answer.strip()
         if not self.options["bare"]:
-            said = undressed(said, code, wanted)
-        coded, told = said.startswith(code), said.removeprefix(code).strip()
-        similarity = ratio(told, wanted)
-        share = similarity if coded else 0.0
-        why = {"code": coded, "similarity": similarity, "perfect": share >= PERFECT}
-        return Score(share, share, why | picked(told, wanted, reference.choices))
+            text = without_marks(text, code, right_text=right_text)
+        has_code = text.startswith(code)
+        repeated = text.removeprefix(code).strip()
+        similarity = ratio(repeated, right_text)
+        share = similarity if has_code else 0.0
+        why = {
+            "code": has_code,
+            "similarity": similarity,
+            "perfect": share >= PERFECT,
+            **compare_choices(repeated, right_text, choices=reference.choices),
+        }
+        return Score(share, share, why=why)
 
 
-def undressed(said: str, code: str, wanted: str) -> str:
-    """An answer that begins with its code, without marks around that; '' for a longer code;
-    else as it is.
+def without_marks(answer: str, code: str, right_text: str) -> str:
+    """Return an answer that begins with its code, without marks around the code.
+
+    Return '' if the answer's code is longer, and any other answer as it is.
 
     >>> (
-    ...     undressed("**Code:** `x7Kq`\\nthe sea", "x7Kq", "the sea"),
-    ...     undressed("Sure! x7Kq", "x7Kq", "the sea"),
+    ...     without_marks("**Code:** `x7Kq`\\nthe sea", "x7Kq", "the sea"),
+    ...     without_marks("Sure! x7Kq", "x7Kq", "the sea"),
     ... )
     ('x7Kq the sea', 'Sure! x7Kq')
     """
-    begins = _BEFORE.match(said)
-    start = begins.end() if begins else 0
-    if not code or not said.startswith(code, start):
-        return said
-    told = said[start + len(code) :]
-    if told[:1].isalnum() and told[0].casefold() != wanted[0].casefold():
-        return ""  # another code, which only begins as this one does
-    return f"{code} {told.lstrip(_BEHIND.replace(wanted[0], ''))}"
+    before = _BEFORE.match(answer)
+    start = before.end() if before else 0
+    if not code or not answer.startswith(code, start):
+        return answer
+    rest = answer[start + len(code) :]
+    if rest[:1].isalnum() and rest[0].casefold() != right_text[0].casefold():
+        # This is another code, which only begins as the right one does.
+        return ""
+    marks = _AFTER.replace(right_text[0], "")
+    return f"{code} {rest.lstrip(marks)}"
 
 
-def picked(told: str, wanted: str, choices: Sequence[str]) -> dict[str, Any]:
-    """Which of some texts was asked for, which was given, and what a choice at random would
-    score.
+def compare_choices(repeated: str, right_text: str, choices: Sequence[str]) -> dict[str, Any]:
+    """Return which of some texts was asked for, which was given, and the score of a random choice.
 
-    >>> picked("the grey sea", "a train", ["a train", "the sea"])["picked"]
+    >>> compare_choices("the grey sea", "a train", ["a train", "the sea"])["picked"]
     2
     """
     if not choices:
         return {}
     texts = [text.strip() for text in choices]
-    alike = [ratio(told, text) for text in texts]
+    ratios = [ratio(repeated, text) for text in texts]
     return {
-        "asked": 1 + texts.index(wanted),
-        "picked": 1 + alike.index(max(alike)) if any(alike) else 0,
-        "noise": sum(ratio(text, wanted) for text in texts) / len(texts),
+        "asked": 1 + texts.index(right_text),
+        "picked": 1 + ratios.index(max(ratios)) if any(ratios) else 0,
+        "noise": sum(ratio(text, right_text) for text in texts) / len(texts),
     }
 
 
 @lru_cache(maxsize=64)
-def ratio(told: str, wanted: str) -> float:
-    """How alike two texts are, in [0, 1]. Of one that is far longer than the wanted, what its
-    beginning has in common with that, over the length of both: the rest would take time by the
-    square.
+def ratio(text: str, right_text: str) -> float:
+    """Return how alike two texts are, in [0, 1].
+
+    Of a text that is far longer than the right one, only the beginning is compared, because the
+    rest would take time by the square. What it has in common is divided by the length of both.
 
     >>> ratio("the grey sea", "the sea"), ratio("", "the sea")
     (0.7368421052631579, 0.0)
     """
-    if told == wanted:
-        return float(bool(wanted))
-    most = _MUCH * len(wanted) + _MORE
-    alike = SequenceMatcher(None, told[:most], wanted)
-    if len(told) <= most:
-        return alike.ratio()
-    return 2 * sum(block.size for block in alike.get_matching_blocks()) / (len(told) + len(wanted))
+    if text == right_text:
+        return float(bool(right_text))
+    most_chars = _COMPARED_TIMES * len(right_text) + _COMPARED_MORE
+    matcher = SequenceMatcher(None, text[:most_chars], right_text)
+    if len(text) <= most_chars:
+        return matcher.ratio()
+    matching = sum(block.size for block in matcher.get_matching_blocks())
+    return 2 * matching / (len(text) + len(right_text))

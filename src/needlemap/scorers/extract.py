@@ -1,10 +1,9 @@
-"""The first step of a score: what an answer says. A letter, a label, what a box holds, or that
-there is none.
+"""Read what an answer states: a letter, a label, the contents of a box, or that there is nothing.
 
-What depends on a language are few patterns in `data/`, each with examples that are tests; all
-languages are read at once. An answer that nothing is taken from scores 0 and is called unreadable:
-a rule that guessed more would be wrong more often, and nobody could say when. Every pattern takes
-time in proportion to the text.
+What depends on a language is a few patterns in `data/`, each with examples that are tests. All
+languages are read at once. An answer from which nothing can be taken scores 0 and is reported as
+unreadable: a rule that guessed more would be wrong more often, and nobody could tell when. Every
+pattern takes time in proportion to the text.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from needlemap.files import read_yaml
 from needlemap.text import any_of, named, plain
 
 LANGUAGES = ("english", "chinese")
-_LETTER = (  # 'a' and 'i' are words too
+# The letters 'a' and 'i' are words too, so they need a sign or a conjunction after them.
+_LETTER = (
     r"(?:\(\s*([a-z])\s*\)|(?<![a-z0-9_'’])([b-hj-z])(?![a-z0-9_'’])"
     r"|(?<![a-z0-9_'’])([ai])(?=\s*(?:[.,:;!?)。]|$|(?:because|since|and|or)\b)))"
 )
@@ -33,43 +33,49 @@ _LISTED = re.compile(r"(?:^[^\S\n]*|\boption )\(?([a-z])[.):]", re.MULTILINE | r
 _FIRST = re.compile(rf"\A\s*(?:(?:option|choice|选项)\s*)?{_LETTER}(?:[.):,。]|\s*$)", re.M | re.I)
 _BRACKETED = re.compile(r"\A\s*\(([a-z])\)\s*([^\n]+)", re.IGNORECASE)
 _LAST = re.compile(rf"\n[^\S\n]*{_LETTER}[.)!。]?\s*\Z", re.IGNORECASE)
-_LONGEST = 60  # characters of a number with what it counts
+# Characters of a number with what it counts.
+_LONGEST_NUMBER = 60
 _END = re.compile(r"[.!](?=[\s*_\"'”’)\]]|$)|(?<=\?)(?=[\s*_\"'”’)\]])|[。！]|(?<=？)|\n")
-_HEADING, _ASKS = (":", "："), ("?", "？")
+_HEADING = (":", "：")
+_QUESTION = ("?", "？")
 _STATED = ("stated", "chosen", "confirmed", "corrected")
-_REACH = 40  # characters from a denial to what it denies
+# Characters from a denial to what it denies.
+_REACH = 40
 
 
 @cache
 def patterns(language: str) -> Mapping[str, Any]:
-    """What `data/` has on a language: by name {pattern, right, wrong}, and the small numbers
-    in words."""
-    read: dict[str, Any] = read_yaml(
-        files("needlemap.scorers").joinpath("data", f"{language}.yaml").read_text("utf-8")
-    )
-    return read
+    """Return what `data/` has on a language.
+
+    These are the patterns by name {pattern, right, wrong}, and the small numbers in words.
+    """
+    text = files("needlemap.scorers").joinpath("data", f"{language}.yaml").read_text("utf-8")
+    entries: dict[str, Any] = read_yaml(text)
+    return entries
 
 
 @cache
 def source(name: str, language: str) -> str:
-    """A language's pattern, with what it holds in braces filled in."""
-    told = patterns(language)
-    number = rf"([0-9]{{1,9}}(?:\.0+)?|{'|'.join(told['numbers'])})"
-    return str(told[name]["pattern"]).replace("{letter}", _LETTER).replace("{number}", number)
+    """Return a language's pattern, with its {letter} and {number} filled in."""
+    entries = patterns(language)
+    number = rf"([0-9]{{1,9}}(?:\.0+)?|{'|'.join(entries['numbers'])})"
+    template = str(entries[name]["pattern"])
+    return template.replace("{letter}", _LETTER).replace("{number}", number)
 
 
 @cache
 def pattern(name: str) -> re.Pattern[str]:
-    """A pattern of all languages."""
-    return re.compile("|".join(f"(?:{source(name, each)})" for each in LANGUAGES), re.M | re.I)
+    """Return a pattern of all languages."""
+    alternatives = (f"(?:{source(name, language)})" for language in LANGUAGES)
+    return re.compile("|".join(alternatives), re.M | re.I)
 
 
 def letter(answer: str, question: str = "") -> str | None:
-    """The letter of a choice that an answer takes: the last that it states, else one that
-    stands alone.
+    """Return the letter of the choice that an answer takes, or None.
 
-    Two in one breath are none. question: with the choices, whose text may stand behind a
-    letter in brackets.
+    It is the last letter that the answer states, otherwise one that stands alone. Two joined
+    letters are no choice. question: with the choices, whose text may stand after a letter in
+    brackets.
 
     >>> (
     ...     letter("The correct answer is (B)."),
@@ -79,88 +85,117 @@ def letter(answer: str, question: str = "") -> str | None:
     ... )
     ('B', 'C', None, None)
     """
-    text = _bare(boxed(answer) or answer).translate(_BRACKETS)
-    stated = [one for name in _STATED for one in pattern(name).finditer(text)]
-    if stated:
-        return _taken(text, max(stated, key=re.Match.end))
-    if len(set(_LISTED.findall(text))) < 2 and (first := _FIRST.match(text)):
-        return _taken(text, first)
-    lettered = _BRACKETED.match(text)
-    if lettered and plain(lettered[0]).strip(" .") in plain(_bare(question)):
-        return lettered[1].upper()
+    text = _bare(last_box(answer) or answer).translate(_BRACKETS)
+    statements = [match for name in _STATED for match in pattern(name).finditer(text)]
+    if statements:
+        return _letter_of(max(statements, key=re.Match.end), text)
+
+    is_list = len(set(_LISTED.findall(text))) >= 2
+    first = _FIRST.match(text)
+    if first and not is_list:
+        return _letter_of(first, text)
+    bracketed = _BRACKETED.match(text)
+    if bracketed and plain(bracketed[0]).strip(" .") in plain(_bare(question)):
+        return bracketed[1].upper()
     last = _LAST.search(text)
-    return _taken(text, last) if last else None
+    return _letter_of(last, text) if last else None
 
 
-def boxed(answer: str) -> str | None:
-    """What the last box holds that is closed and not empty; None without one.
+def last_box(answer: str) -> str | None:
+    """Return what the last box holds that is closed and not empty, or None if there is none.
 
-    >>> boxed(r"So \\boxed{5}, or rather \\boxed{\\text{Ada}} (in a \\boxed{})."), boxed("Ada")
-    ('\\\\text{Ada}', None)
+    >>> last_box(r"So \\boxed{5}, or rather \\boxed{\\text{Ada}} (in a \\boxed{}).")
+    '\\\\text{Ada}'
+    >>> last_box("Ada") is None
+    True
     """
     text = normalize("NFKC", answer)
-    boxes, opened = {match.end() for match in _BOX.finditer(text)}, list[int]()
-    found = list[tuple[int, str]]()
-    for place, sign in enumerate(text, 1) if boxes else ():
+    box_starts = {match.end() for match in _BOX.finditer(text)}
+    if not box_starts:
+        return None
+
+    brace_starts: list[int] = []
+    boxes: list[tuple[int, str]] = []
+    for end, sign in enumerate(text, 1):
         if sign == "{":
-            opened.append(place)
-        elif sign == "}" and opened and (start := opened.pop()) in boxes:
-            found.append((start, text[start : place - 1]))
-    return next((held for _, held in sorted(found, reverse=True) if contents(held)), None)
-
-
-def contents(held: str) -> str:
-    """What a box holds as it is compared: without marks, quotes, LaTeX's words for type, a
-    full stop.
-
-    >>> contents(r"\\text{Ada}\\ **Ashford**."), contents("...")
-    ('ada ashford', '')
-    """
-    words = " ".join(re.sub("[{}]", " ", _bare(held, " ")).casefold().split())
-    return _HAN_GAP.sub("", words).strip(". 。")
-
-
-def counted(held: str) -> int | None:
-    """The number that a box holds, in digits or words, with what it counts or without; None
-    for more.
-
-    >>> (
-    ...     counted("4 generations"),
-    ...     counted("四代"),
-    ...     counted("four"),
-    ...     counted("3 or 4"),
-    ...     counted("almost 4"),
-    ... )
-    (4, 4, 4, None, None)
-    """
-    for language in LANGUAGES if len(held) <= _LONGEST else ():
-        if found := re.fullmatch(source("counted", language), held):
-            words = [each.split("|") for each in patterns(language)["numbers"]]
-            told = [number for number, names in enumerate(words) if found[1] in names]
-            return told[0] if told else int(float(found[1]))
+            brace_starts.append(end)
+        elif sign == "}" and brace_starts:
+            start = brace_starts.pop()
+            if start in box_starts:
+                boxes.append((start, text[start : end - 1]))
+    for _, inside in sorted(boxes, reverse=True):
+        if box_contents(inside):
+            return inside
     return None
 
 
-def labels_said(answer: str, labels: Sequence[str]) -> tuple[str, list[str]]:
-    """The sentence of an answer that holds, and the labels that it names and does not deny.
+def box_contents(inside: str) -> str:
+    """Return what a box holds as it is compared.
 
-    Of the sentences that name labels that is the last that concludes, else the first that is
-    no question.
+    That is: without marks, quotes, LaTeX's words for type and a full stop.
 
-    >>> labels_said("First to the barn. So: the hall.", ["hall", "barn"])
+    >>> box_contents(r"\\text{Ada}\\ **Ashford**."), box_contents("...")
+    ('ada ashford', '')
+    """
+    text = re.sub("[{}]", " ", _bare(inside, gap=" "))
+    words = " ".join(text.casefold().split())
+    return _HAN_GAP.sub("", words).strip(". 。")
+
+
+def number_in(contents: str) -> int | None:
+    """Return the number that a box holds, or None if it holds more than a number.
+
+    The number is in digits or words, with or without what it counts.
+
+    >>> (
+    ...     number_in("4 generations"),
+    ...     number_in("四代"),
+    ...     number_in("four"),
+    ...     number_in("3 or 4"),
+    ...     number_in("almost 4"),
+    ... )
+    (4, 4, 4, None, None)
+    """
+    if len(contents) > _LONGEST_NUMBER:
+        return None
+    for language in LANGUAGES:
+        match = re.fullmatch(source("counted", language), contents)
+        if match:
+            for number, names in enumerate(patterns(language)["numbers"]):
+                if match[1] in names.split("|"):
+                    return number
+            return int(float(match[1]))
+    return None
+
+
+def claimed_labels(answer: str, labels: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the sentence of an answer that counts, and the labels that it names and does not deny.
+
+    It is the last sentence that names labels and concludes, otherwise the first that names labels
+    and is not a question.
+
+    >>> claimed_labels("First to the barn. So: the hall.", ["hall", "barn"])
     ('so: the hall', ['hall'])
     """
-    denied = _denied(labels)
-    told = [(each, _claimed(each, labels, denied)) for each in map(plain, sentences(answer))]
-    naming = [one for one in told if one[1]]
-    last = [one for one in naming if pattern("concludes").match(one[0])]
-    firm = [one for one in naming if not one[0].endswith(_ASKS)]
-    return next(iter(last[-1:] or firm or naming or told), ("", []))
+    denial = _denial(labels)
+    claims = []
+    for sentence in map(plain, sentences(answer)):
+        claims.append((sentence, _not_denied(sentence, labels, denial=denial)))
+    naming = [claim for claim in claims if claim[1]]
+    concluding = [claim for claim in naming if pattern("concludes").match(claim[0])]
+    if concluding:
+        return concluding[-1]
+    statements = [claim for claim in naming if not claim[0].endswith(_QUESTION)]
+    for candidates in (statements, naming, claims):
+        if candidates:
+            return candidates[0]
+    return "", []
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences and lines of a text that are not blank; a line that ends with a colon is a
-    heading.
+    """Return the sentences and lines of a text that are not blank.
+
+    A line that ends with a colon is a heading, and is left out.
 
     >>> sentences(" In the hall. Or the barn?"), sentences("答案：\\n大厅。谷仓。")
     (['In the hall', 'Or the barn?'], ['大厅', '谷仓'])
@@ -169,62 +204,77 @@ def sentences(text: str) -> list[str]:
     return [piece for piece in pieces if piece and not piece.endswith(_HEADING)]
 
 
-def says_none(answered: str, none: str, *, known: bool) -> bool:
-    """Whether a plain answer says that the text has nothing: in the word that the question
-    gave for it.
+def says_none(text: str, none: str, *, known: bool) -> bool:
+    """Return True if a plain answer reports that the text has no answer.
 
-    The word begins a sentence, or stands behind a colon or 'is', and ends the line. known:
-    whether it is known what a made-up answer would look like; then more may follow, and a
-    sentence about the text says it.
+    It does so in the word that the question gave for it. The word starts a sentence, or stands
+    after a colon or 'is', and ends the line. known: whether it is known what a made-up answer would
+    look like. If so, more may follow, and a sentence about the text counts too.
 
     >>> says_none("**none**", "none", known=False), says_none("none, but ann", "none", known=False)
     (True, False)
     >>> says_none("the text does not say.", "none", known=True)
     True
     """
-    word, gap, end = re.escape(none), r"(?:[^\w\n]|_){0,9}", r"[^\w\n]{0,99}$"
+    word = re.escape(none)
+    gap = r"(?:[^\w\n]|_){0,9}"
+    end = r"[^\w\n]{0,99}$"
     tail = r"(?![\w-])" if known else end
-    says = rf"(?:^|[:.!?。]|\bis\b|[是为]){gap}{word}{tail}|,{gap}{word}{end}"
-    told = re.search(says, _LATEX.sub("", answered).replace("\\boxed", ":"), re.MULTILINE)
-    return bool(told) or (known and bool(pattern("silence").search(answered)))
+    denial = rf"(?:^|[:.!?。]|\bis\b|[是为]){gap}{word}{tail}|,{gap}{word}{end}"
+    unboxed = _LATEX.sub("", text).replace("\\boxed", ":")
+    if re.search(denial, unboxed, re.MULTILINE):
+        return True
+    return known and bool(pattern("silence").search(text))
 
 
 def _bare(text: str, gap: str = "") -> str:
-    """A text in plain signs, without markdown and LaTeX's words for type."""
+    """Return a text in plain signs, without markdown and LaTeX's words for type."""
     return _MARKS.sub(gap, _LATEX.sub(" ", normalize("NFKC", text)))
 
 
-def _taken(text: str, found: re.Match[str]) -> str | None:
-    """The letter of a way to say it; None where another is joined to it."""
-    which = next(number for number, group in enumerate(found.groups(), 1) if group)
-    end = found.end(which) + (text[found.end(which) : found.end(which) + 1] == ")")
-    other = _second().match(text, end)
-    others = {group.lower() for group in other.groups() if group} if other else set()
-    return None if others - {found[which].lower()} else found[which].upper()
+def _letter_of(match: re.Match[str], text: str) -> str | None:
+    """Return the letter of a match, or None if another letter is joined to it."""
+    group = next(number for number, part in enumerate(match.groups(), 1) if part)
+    end = match.end(group)
+    if text[end : end + 1] == ")":
+        end += 1
+    joined = _joined_letter().match(text, end)
+    if joined:
+        others = {part.lower() for part in joined.groups() if part}
+        if others - {match[group].lower()}:
+            return None
+    return match[group].upper()
 
 
 @cache
-def _second() -> re.Pattern[str]:
-    """Another letter, joined to one."""
+def _joined_letter() -> re.Pattern[str]:
+    """Return a pattern of another letter, joined to the one before."""
     joint = pattern("joint").pattern
     gap = r"[^\S\n]{0,3}"
     between = rf"{gap}(?:(?:[,/;&]|{joint}){gap}){{0,2}}"
     return re.compile(rf"{between}{_LETTER}(?={gap}(?:[.,;!?。)]|$|{joint}))", re.I | re.M)
 
 
-def _denied(labels: Sequence[str]) -> re.Pattern[str]:
-    """What denies a label: the first behind a 'not' or the like in its clause, with what is
-    joined to it."""
-    denies, clause, joint = (pattern(name).pattern for name in ("denies", "clause", "joint"))
-    label, between = any_of(labels), r"\W{0,3}(?:in )?(?:the )?在?"
+def _denial(labels: Sequence[str]) -> re.Pattern[str]:
+    """Return a pattern of a denied label.
+
+    It is the first label after a 'not' or the like in its clause, with what is joined to it.
+    """
+    denies = pattern("denies").pattern
+    clause = pattern("clause").pattern
+    joint = pattern("joint").pattern
+    label = any_of(labels)
+    between = r"\W{0,3}(?:in )?(?:the )?在?"
     stop = rf"[,;:()]|{clause}"
     return re.compile(
         rf"({denies})(?:(?!{stop}).){{0,{_REACH}}}?{label}(?:\W{{0,3}}(?:{joint}|nor\b){between}{label})*"
     )
 
 
-def _claimed(sentence: str, labels: Sequence[str], denied: re.Pattern[str]) -> list[str]:
-    """The labels that a plain sentence names and does not deny; a denial may be a label itself
-    ("no")."""
-    left = denied.sub(r"\1 ", sentence)
-    return [label for label in labels if named(left, label)]
+def _not_denied(sentence: str, labels: Sequence[str], denial: re.Pattern[str]) -> list[str]:
+    """Return the labels that a plain sentence names and does not deny.
+
+    What denies may be a label itself ("no"), so it stays.
+    """
+    rest = denial.sub(r"\1 ", sentence)
+    return [label for label in labels if named(rest, label)]

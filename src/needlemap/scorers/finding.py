@@ -1,4 +1,4 @@
-"""A scorer by its name."""
+"""Find a scorer by its name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from needlemap.scorers.scorer import MARK, Scorer
 
 
 def find_scorer(name: str) -> type[Scorer]:
-    """A scorer by its name; behind `python/` a function's. Raises SettingsError.
+    """Return a scorer by its name; after `python/` a function's. Raises SettingsError.
 
-    For what the user typed, never for what a folder says: it runs code of this machine.
+    Call it for what the user typed, never for what a folder holds: it runs code of this machine.
     """
     if name.startswith(MARK):
         return FunctionScorer.named(name.removeprefix(MARK))

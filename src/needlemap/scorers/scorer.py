@@ -1,4 +1,4 @@
-"""What a scorer is: (answer, reference) -> score, by a rule with a number."""
+"""Define what a scorer is: (answer, reference) -> score, by a rule with a number."""
 
 from __future__ import annotations
 
@@ -21,11 +21,18 @@ Pass = Literal["whole", "bare", "oracle"]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """share: in [0, 1], else ValueError. native: on the scorer's own scale. why: what decided
-    it (distance, words, ...). usd: the cost of the judging; None when no price is known.
-    unreadable: nothing could be taken from the answer to be compared; its share is 0 then, and
-    reports show it apart. ratio: of a score that is a ratio, its two parts: means are ratios
-    of their sums."""
+    """The score of one answer.
+
+    Attributes:
+        share: The score in [0, 1], otherwise ValueError is raised.
+        native: The score on the scorer's own scale.
+        why: What decided it (distance, words, ...).
+        usd: The cost of the judging in US dollars; None if no price is known.
+        unreadable: Whether nothing could be taken from the answer to be compared. Its share is 0
+            then, and reports show it apart.
+        ratio: The two parts of a score that is a ratio. Means of such scores are ratios of the
+            parts' sums.
+    """
 
     share: float
     native: float
@@ -35,28 +42,33 @@ class Score:
     ratio: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        """A plug-in's slip here would make a false map."""
+        """Raise ValueError for a share that a plug-in got wrong: it would make a wrong map."""
         if not 0 <= self.share <= 1:
             raise ValueError(f"a score's share lies in [0, 1], got {self.share}")
         if self.unreadable and self.share:
             raise ValueError(f"of an unreadable answer the share is 0, got {self.share}")
 
 
-FIRST_RULE = (
-    1  # of a scorer that does not number its rule, and of records from before rules had numbers
-)
+# The rule of a scorer that does not number its rule, and of records from before rules had numbers.
+FIRST_RULE = 1
 
 
 class Scorer(metaclass=Checked):
-    """Built as `Scorer(**options)`; unknown options raise SettingsError. Override `score`, and what
-    differs.
+    """Scores the answers to a task.
 
-    name: its registered name. rule: its number, raised by whatever moves a score. scale: lowest and
-    highest native score. options: as resolved, for the record. asks: whether it needs a connection,
-    as a judge does. attempts: how often it is asked for a verdict that can be read (it raises
-    Failure.JUDGE for others). passes: the prompts behind each of which the model is given the
-    reference answer, to tell how likely it is, 'whole' first; none for a scorer of answers that the
-    model writes.
+    Override `score`, and what differs. It is built as `Scorer(**options)`; unknown options raise
+    SettingsError.
+
+    Attributes:
+        name: Its registered name.
+        rule: The number of its rule, raised by whatever moves a score.
+        scale: The lowest and the highest native score.
+        options: Its options as resolved, for the record.
+        asks: Whether it needs a connection, as a judge does.
+        attempts: How often it is asked for a verdict that can be read. It raises Failure.JUDGE for
+            others.
+        passes: The prompts after each of which the model is given the reference answer, to measure
+            how likely it is, 'whole' first; () for a scorer of answers that the model writes.
     """
 
     name: str
@@ -68,29 +80,37 @@ class Scorer(metaclass=Checked):
     passes: tuple[Pass, ...] = ()
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises Unmeasured if no verdict can be had (a judge's unreadable answer)."""
+        """Return the score of an answer.
+
+        Raises Unmeasured if there is no verdict, for example because a judge's answer cannot be
+        read.
+        """
         raise NotImplementedError
 
     def weigh(self, answer: Answer, reference: Reference) -> Score:
-        """The score of a reference answer that was given to the model. answer: behind the whole
-        prompt; its `beside` has it behind the others. Raises Unmeasured where nothing is to be
-        scored."""
+        """Return the score of a reference answer that was given to the model.
+
+        answer: what the model returned after the whole prompt; its `beside` holds what it returned
+        after the other prompts. Raises Unmeasured if nothing is to be scored.
+        """
         raise NotImplementedError
 
     def most_usd(self, reference: Reference, answer_tokens: int) -> float | None:
-        """US dollars for one score of an answer of so many tokens, at most; None when no price
-        is known."""
+        """Return what one score costs at most, in US dollars; None if no price is known.
+
+        answer_tokens: the length of the answer.
+        """
         return 0.0
 
     def open(self) -> None:
-        """Before the first score. Raises SettingsError when it cannot work (a missing key)."""
+        """Prepare for the first score. Raises SettingsError if it cannot work (a missing key)."""
 
     async def close(self) -> None:
-        """Release connections, at the end."""
+        """Release connections after the last score."""
 
 
 Scale = tuple[float, float]
-# Of the judge of the first needle tests, which ours keeps.
+# The scale of the judge of the first needle tests, which ours keeps.
 VERDICTS: Scale = (1.0, 10.0)
 
 
@@ -104,8 +124,10 @@ def share_of(native: float, scale: Scale) -> float:
 
 
 def rule_of(scorer: Any) -> int:
-    """The number of a scorer's rule. Scores by two rules are never mixed. Raises
-    SettingsError."""
+    """Return the number of a scorer's rule. Raises SettingsError if it is not a whole number.
+
+    Scores by two rules are never mixed.
+    """
     rule = getattr(scorer, "rule", FIRST_RULE)
     if not isinstance(rule, int):
         raise SettingsError(
@@ -114,4 +136,5 @@ def rule_of(scorer: Any) -> int:
     return rule
 
 
+# What the name of a scorer or a model begins with if it is a function of the user's.
 MARK = "python/"

@@ -1,8 +1,7 @@
-"""Scorers of what an answer states: a letter, a label, what its box holds, its first value, key
-words.
+"""Score what an answer states: a letter, a label, what its box holds, its first value, key words.
 
-Those of key words (`only`) are for tasks where guessing must not pay: several candidates in one
-answer, or one where the text gives none.
+The scorer of key words (`only`) is for tasks in which guessing must not pay: several candidates in
+one answer, or one candidate if the text gives none.
 """
 
 from __future__ import annotations
@@ -15,18 +14,26 @@ from rapidfuzz.distance import Levenshtein
 
 from needlemap.errors import SettingsError
 from needlemap.scorers import Score, Scorer
-from needlemap.scorers.extract import boxed, contents, counted, labels_said, letter, says_none
-from needlemap.scorers.words import sought
+from needlemap.scorers.extract import (
+    box_contents,
+    claimed_labels,
+    last_box,
+    letter,
+    number_in,
+    says_none,
+)
+from needlemap.scorers.words import find_texts
 from needlemap.tasks import Reference
 from needlemap.text import named, plain, shape, ungrouped
 
-_DASH = "\u2014"  # parts words, where `plain` takes it for a hyphen
-_ANY = (
-    r"[0-9]+(?:\.0*[1-9][0-9]*)?"  # where an answer has none like the reference: how near it came
-)
+# It separates words, but `plain` takes it for a hyphen.
+_DASH = "\u2014"
+# For an answer without a number like the reference, to show how near it came.
+_ANY_NUMBER = r"[0-9]+(?:\.0*[1-9][0-9]*)?"
 _WORD = re.compile("[0-9a-z]+(?:-[0-9a-z]+)*")
 _SENTENCE = re.compile(r"[.!?](?=\s|$)|[。！？\n]")
-_REPEATED = 8  # characters: a shorter sentence may be an answer
+# Characters of a sentence that may be repeated from the question. A shorter one may be an answer.
+_REPEATED_CHARS = 8
 
 
 class Choice(Scorer):
@@ -39,14 +46,17 @@ class Choice(Scorer):
     rule = 3
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises SettingsError if the task's answer is no letter."""
+        """Return 1 for the right letter.
+
+        Raises SettingsError if the task's answer is not a letter.
+        """
         if not re.fullmatch("[A-Z]", reference.answer):
             raise SettingsError(
                 "Scorer 'choice' needs a task with lettered choices. Type: --scorer exact"
             )
-        said = letter(answer, reference.question)
-        right = float(said == reference.answer)
-        return Score(right, right, {"said": said}, unreadable=said is None)
+        chosen = letter(answer, reference.question)
+        share = float(chosen == reference.answer)
+        return Score(share, share, why={"said": chosen}, unreadable=chosen is None)
 
 
 class Label(Scorer):
@@ -62,19 +72,19 @@ class Label(Scorer):
     rule = 4
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises SettingsError if the task says of no wrong label."""
+        """Return 1 for the right label. Raises SettingsError if the task has no wrong labels."""
         if not reference.decoys:
             raise SettingsError(
                 "Scorer 'label' needs a task that says which other labels there are. Type: "
                 "--scorer substring"
             )
-        asked = plain(reference.question)
-        labels = dict.fromkeys(plain(text) for text in (reference.answer, *reference.decoys))
-        sentence, found = labels_said(
-            answer, [label for label in labels if not named(asked, label)]
-        )
-        right = float(found == list(labels)[:1])
-        return Score(right, right, {"sentence": sentence, "labels": found}, unreadable=not found)
+        question = plain(reference.question)
+        labels = list(dict.fromkeys(map(plain, (reference.answer, *reference.decoys))))
+        new_labels = [label for label in labels if not named(question, label)]
+        sentence, claimed = claimed_labels(answer, new_labels)
+        share = float(claimed == labels[:1])
+        why = {"sentence": sentence, "labels": claimed}
+        return Score(share, share, why=why, unreadable=not claimed)
 
 
 class Boxed(Scorer):
@@ -90,11 +100,15 @@ class Boxed(Scorer):
     rule = 3
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Never raises: an answer without a box is an answer."""
-        said, wanted = boxed(answer), contents(reference.answer)
-        holds = contents(said or "")
-        right = float(holds == wanted or (wanted.isdecimal() and counted(holds) == int(wanted)))
-        return Score(right, right, {"said": said}, unreadable=said is None)
+        """Return 1 for the right box. Never raises: an answer without a box is an answer."""
+        box = last_box(answer)
+        contents = box_contents(box or "")
+        right_contents = box_contents(reference.answer)
+        is_right = contents == right_contents
+        if right_contents.isdecimal() and number_in(contents) == int(right_contents):
+            is_right = True
+        share = float(is_right)
+        return Score(share, share, why={"said": box}, unreadable=box is None)
 
 
 class First(Scorer):
@@ -125,58 +139,72 @@ class First(Scorer):
         self.options = {"pattern": pattern, "chain": chain}
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises SettingsError if there is nothing to look for."""
-        texts = (reference.answer.strip(), answer, reference.question)
-        wanted, answered, asked = (plain(text.replace(_DASH, " ")) for text in texts)
-        if not wanted:
+        """Return 1 if the first value is right. Raises SettingsError if there is no reference."""
+        right_value = _plain_value(reference.answer.strip())
+        text = _plain_value(answer)
+        question = _plain_value(reference.question)
+        if not right_value:
             raise SettingsError("Scorer 'first' needs a reference answer.")
-        answered = ungrouped(answered) if wanted.isdecimal() else answered
-        pattern = self.options["pattern"] or reference.like or shape(wanted)
-        told = told_of(pattern, answered, asked)
-        if not told and wanted.isdecimal():
-            told = told_of(_ANY, answered, asked)
-        taken = told[0] if told else ""
-        if self.options["chain"] and on_the_way(taken, reference):
-            taken = told[-1]
-        right = float(taken == wanted)
-        why = {"said": taken, "similarity": Levenshtein.normalized_similarity(taken, wanted)}
-        return Score(right, right, why, unreadable=not told)
+        if right_value.isdecimal():
+            text = ungrouped(text)
+
+        pattern = self.options["pattern"] or reference.like or shape(right_value)
+        values = new_matches(pattern, text, question=question)
+        if not values and right_value.isdecimal():
+            values = new_matches(_ANY_NUMBER, text, question=question)
+        value = values[0] if values else ""
+        if self.options["chain"] and is_step(value, reference):
+            value = values[-1]
+
+        share = float(value == right_value)
+        similarity = Levenshtein.normalized_similarity(value, right_value)
+        why = {"said": value, "similarity": similarity}
+        return Score(share, share, why=why, unreadable=not values)
 
 
-def on_the_way(taken: str, reference: Reference) -> bool:
-    """Whether something is a decoy that stands in the needle too, if that is known: a step,
-    not another's.
+def _plain_value(text: str) -> str:
+    return plain(text.replace(_DASH, " "))
 
-    >>> on_the_way("b", Reference("c", needle="a b, b c", decoys=("b", "x")))
+
+def is_step(value: str, reference: Reference) -> bool:
+    """Return True if a value is a step on the way to the answer.
+
+    It is a decoy that stands in the needle too, if the needle is known; other decoys belong to
+    other needles.
+
+    >>> is_step("b", Reference("c", needle="a b, b c", decoys=("b", "x")))
     True
     """
-    in_needle = not reference.needle or named(plain(reference.needle), taken)
-    return in_needle and taken in map(plain, reference.decoys)
+    in_needle = not reference.needle or named(plain(reference.needle), value)
+    return in_needle and value in map(plain, reference.decoys)
 
 
-def told_of(pattern: str, answered: str, asked: str) -> list[str]:
-    """What a pattern finds that the question does not say, nor a part of what it says.
+def new_matches(pattern: str, text: str, question: str) -> list[str]:
+    """Return what a pattern matches in a text, without what the question holds.
 
-    >>> told_of("[0-9]+", "the value of 4a-b7 is 31", "what is the value of 4a-b7?")
+    A match is also left out if it is a part of a word that the question holds.
+
+    >>> new_matches("[0-9]+", "the value of 4a-b7 is 31", "what is the value of 4a-b7?")
     ['31']
     """
-    known: dict[str, bool] = {}  # by text, whether the question says it
-    words = [word for word in _WORD.finditer(answered) if _is_known(known, asked, word[0])]
-    starts, ends = [word.start() for word in words], [word.end() for word in words]
-    told = []
-    for match in re.finditer(pattern, answered):
-        at = bisect_right(starts, match.start()) - 1  # words do not overlap: no other could hold it
-        repeated = at >= 0 and match.end() <= ends[at]
-        if not repeated and not _is_known(known, asked, match[0]):
-            told.append(match[0])
-    return told
+    in_question: dict[str, bool] = {}
 
+    def is_in_question(part: str) -> bool:
+        if part not in in_question:
+            in_question[part] = named(question, part)
+        return in_question[part]
 
-def _is_known(known: dict[str, bool], asked: str, text: str) -> bool:
-    """Whether the question says a text, looked up once."""
-    if text not in known:
-        known[text] = named(asked, text)
-    return known[text]
+    words = [word for word in _WORD.finditer(text) if is_in_question(word[0])]
+    starts = [word.start() for word in words]
+    ends = [word.end() for word in words]
+    matches = []
+    for match in re.finditer(pattern, text):
+        # Words do not overlap, so no other word could hold the match.
+        index = bisect_right(starts, match.start()) - 1
+        is_part = index >= 0 and match.end() <= ends[index]
+        if not is_part and not is_in_question(match[0]):
+            matches.append(match[0])
+    return matches
 
 
 class Only(Scorer):
@@ -196,73 +224,90 @@ class Only(Scorer):
     rule = 4
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises SettingsError if there is nothing to look for, or by no pattern."""
+        """Return the share of the key words, or 0 for a wrong one.
+
+        Raises SettingsError if there are no key words, or for an invalid pattern.
+        """
         if not any(text.strip() for text in (*reference.keywords, reference.none)):
             raise SettingsError("Scorer 'only' needs a task with keywords. Type: --scorer recall")
-        asked = plain(reference.question)
-        answered = unasked(plain(answer), asked)
-        wrong, _ = sought(answered, reference.decoys, "words")
-        decoys = [text for text in wrong if not named(asked, plain(text))]
-        found, missing = sought(answered, reference.keywords, "words")
-        known = bool(reference.like)
-        denied = bool(reference.none) and says_none(answered, plain(reference.none), known=known)
-        others = values(answered, asked, reference)
-        if denied and not reference.keywords:  # then it is read, whatever is left of the decoys
-            decoys = [text for text in decoys if not elsewhere(answered, text, reference)]
-        made_up = [] if reference.keywords else others
-        share = len(found) / len(reference.keywords) if reference.keywords else float(denied)
-        share = 0.0 if decoys or made_up else share
-        why: dict[str, Any] = {"found": found, "missing": missing, "decoys": decoys}
+        question = plain(reference.question)
+        text = without_question(plain(answer), question)
+        present, missing = find_texts(text, reference.keywords, rule="words")
+        wrong, _ = find_texts(text, reference.decoys, rule="words")
+        decoys = [decoy for decoy in wrong if not named(question, plain(decoy))]
+        values = new_values(text, question, reference=reference)
+        is_denied = False
         if reference.none:
-            why |= {"present": bool(reference.keywords), "none": denied}
+            is_denied = says_none(text, plain(reference.none), known=bool(reference.like))
+
+        if reference.keywords:
+            share = len(present) / len(reference.keywords)
+            invented = []
+        else:
+            share = float(is_denied)
+            invented = values
+            if is_denied:
+                # An answer that denies may still name whom the text gives a decoy to.
+                decoys = [decoy for decoy in decoys if not is_owned(text, decoy, reference)]
+        if decoys or invented:
+            share = 0.0
+
+        why: dict[str, Any] = {"found": present, "missing": missing, "decoys": decoys}
+        if reference.none:
+            why["present"] = bool(reference.keywords)
+            why["none"] = is_denied
         if reference.like and not reference.keywords:
-            why["invented"] = made_up
-        return Score(share, share, why, unreadable=not (found or decoys or others or denied))
+            why["invented"] = invented
+        # A denial is read, even if no decoy is left of it.
+        is_readable = present or decoys or values or is_denied
+        return Score(share, share, why=why, unreadable=not is_readable)
 
 
-def unasked(answered: str, asked: str) -> str:
-    """An answer without the sentences that it repeats of the question.
+def without_question(text: str, question: str) -> str:
+    """Return an answer without the sentences that it repeats of the question.
 
-    >>> unasked("who swims? ann.", "who swims?").split()
+    >>> without_question("who swims? ann.", "who swims?").split()
     ['?', 'ann.']
     """
-    for sentence in map(str.strip, _SENTENCE.split(asked)):
-        if len(sentence) >= _REPEATED:
-            answered = answered.replace(sentence, " ")
-    return answered
+    for sentence in map(str.strip, _SENTENCE.split(question)):
+        if len(sentence) >= _REPEATED_CHARS:
+            text = text.replace(sentence, " ")
+    return text
 
 
-def elsewhere(answered: str, decoy: str, reference: Reference) -> bool:
-    """Whether an answer names a decoy only in sentences that say whose it is."""
-    pairs = zip(
-        reference.owners, reference.decoys, strict=False
-    )  # not every task says whose they are
-    owners = [plain(owner) for owner, each in pairs if each == decoy]
-    where = [each for each in _SENTENCE.split(answered) if named(each, plain(decoy))]
-    return bool(where) and all(any(named(each, owner) for owner in owners) for each in where)
+def is_owned(text: str, decoy: str, reference: Reference) -> bool:
+    """Return True if an answer names a decoy only in sentences that name its owner too."""
+    # Not every task has owners, so there may be fewer of them.
+    pairs = zip(reference.owners, reference.decoys, strict=False)
+    owners = [plain(owner) for owner, other in pairs if other == decoy]
+    sentences = [sentence for sentence in _SENTENCE.split(text) if named(sentence, plain(decoy))]
+    if not sentences:
+        return False
+    return all(any(named(sentence, owner) for owner in owners) for sentence in sentences)
 
 
-def values(answered: str, asked: str, reference: Reference) -> list[str]:
-    """What looks like an answer, and neither the question nor the text holds. Raises
-    SettingsError.
+def new_values(text: str, question: str, reference: Reference) -> list[str]:
+    """Return what looks like an answer and is neither a decoy nor in the question.
 
-    Where the reference does not say what does, it is what looks like a wanted number, code or
-    compound.
+    If the reference has no pattern of what looks like an answer, it is what looks like a key word
+    that is a number, code or compound. Raises SettingsError for an invalid pattern.
 
-    >>> values("none, or 47 or 12", "what is 12?", Reference("none", like="[0-9]+", decoys=("31",)))
+    >>> reference = Reference("none", like="[0-9]+", decoys=("31",))
+    >>> new_values("none, or 47 or 12", "what is 12?", reference)
     ['47']
     """
-    coded = [
-        shape(text)
-        for text in map(plain, reference.keywords)
-        if not text.replace(" ", "").isalpha()
+    shapes = [
+        shape(keyword)
+        for keyword in map(plain, reference.keywords)
+        if not keyword.replace(" ", "").isalpha()
     ]
-    if not (like := reference.like or "|".join(dict.fromkeys(coded))):
+    like = reference.like or "|".join(dict.fromkeys(shapes))
+    if not like:
         return []
     try:
-        matches = re.finditer(like, ungrouped(answered))
-        found = dict.fromkeys(re.sub("[ _]", "-", match.group()) for match in matches)
+        matches = re.finditer(like, ungrouped(text))
+        values = dict.fromkeys(re.sub("[ _]", "-", match.group()) for match in matches)
     except re.error as error:
         raise SettingsError(f"like: '{like}' is no pattern ({error}).") from None
-    known = [plain(text) for text in reference.decoys]
-    return [text for text in found if text not in known and not named(asked, text)]
+    decoys = [plain(decoy) for decoy in reference.decoys]
+    return [value for value in values if value not in decoys and not named(question, value)]

@@ -1,5 +1,4 @@
-"""Scorers that compare words: the answer is the reference, or names all, any, or a share of some
-words."""
+"""Score answers by their words: the answer is the reference, or names all, any or some words."""
 
 from __future__ import annotations
 
@@ -26,9 +25,11 @@ class Exact(Scorer):
         self.options = {"ignore_case": ignore_case, "ignore_whitespace": ignore_whitespace}
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Never raises: an empty answer is an answer."""
-        said, wanted = normal(answer, **self.options), normal(reference.answer, **self.options)
-        return Score(float(said == wanted), float(said == wanted), {"said": said, "wanted": wanted})
+        """Return 1 for an equal text, else 0. Never raises: an empty answer is an answer."""
+        text = normal(answer, **self.options)
+        right_text = normal(reference.answer, **self.options)
+        share = float(text == right_text)
+        return Score(share, share, why={"said": text, "wanted": right_text})
 
 
 class Substring(Scorer):
@@ -48,18 +49,20 @@ class Substring(Scorer):
             raise SettingsError(
                 "Option 'words' of Substring holds an empty word, which every answer holds."
             )
-        self.words, self._anywhere = words, anywhere
+        self.words = words
+        self._rule: Rule = "ruler" if anywhere else "inside"
         self.options = {"words": list(words), "anywhere": anywhere}
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises SettingsError if there is nothing to look for."""
+        """Return 1 if all words are in the answer. Raises SettingsError if there are no words."""
         words = self.words or reference.keywords or (reference.answer,)
         if not all(word.strip() for word in words):
             raise SettingsError(
                 "Scorer 'substring' has no words to look for. Set its option 'words'."
             )
-        found, missing = sought(answer, words, "ruler" if self._anywhere else "inside")
-        return Score(float(not missing), float(not missing), {"found": found, "missing": missing})
+        present, missing = find_texts(answer, words, rule=self._rule)
+        share = float(not missing)
+        return Score(share, share, why={"found": present, "missing": missing})
 
 
 class Recall(Scorer):
@@ -81,19 +84,22 @@ class Recall(Scorer):
         self.options = {"rule": rule}
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises SettingsError if there is nothing to look for."""
-        wanted = reference.keywords or (reference.answer,)
-        if not all(text.strip() for text in wanted):
+        """Return the share of the references in the answer.
+
+        Raises SettingsError if there are no references.
+        """
+        references = reference.keywords or (reference.answer,)
+        if not all(text.strip() for text in references):
             raise SettingsError(
                 "Scorer 'recall' has nothing to look for: the task gives no keywords or answer."
             )
         rule = self.options["rule"]
-        found, missing = sought(answer, wanted, rule)
-        why = {"found": found, "missing": missing, "strict": not missing}
+        present, missing = find_texts(answer, references, rule=rule)
+        why = {"found": present, "missing": missing, "strict": not missing}
         if reference.decoys:
-            why["decoys"], _ = sought(answer, reference.decoys, rule)
-        share = 1 - len(missing) / len(wanted)
-        return Score(share, share, why)
+            why["decoys"], _ = find_texts(answer, reference.decoys, rule=rule)
+        share = 1 - len(missing) / len(references)
+        return Score(share, share, why=why)
 
 
 class Alternatives(Scorer):
@@ -110,17 +116,18 @@ class Alternatives(Scorer):
         self.options = {"rule": rule}
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises SettingsError if there is nothing to look for."""
+        """Return 1 if any alternative is in the answer. Raises SettingsError if there is none."""
         if not reference.keywords or not all(text.strip() for text in reference.keywords):
             raise SettingsError(
                 "Scorer 'alternatives' needs a task with keywords. Type: --scorer substring"
             )
-        found, _ = sought(answer, reference.keywords, self.options["rule"])
-        return Score(float(bool(found)), float(bool(found)), {"found": found})
+        present, _ = find_texts(answer, reference.keywords, rule=self.options["rule"])
+        share = float(bool(present))
+        return Score(share, share, why={"found": present})
 
 
 def normal(text: str, ignore_case: bool = False, ignore_whitespace: bool = False) -> str:
-    """A text as it is compared.
+    """Return a text as it is compared.
 
     >>> normal(" Jack  Ma ", ignore_case=True), normal(" Jack  Ma ", ignore_whitespace=True)
     ('jack  ma', 'JackMa')
@@ -129,18 +136,19 @@ def normal(text: str, ignore_case: bool = False, ignore_whitespace: bool = False
     return text.casefold() if ignore_case else text
 
 
-def sought(answer: str, texts: Sequence[str], rule: Rule) -> tuple[list[str], list[str]]:
-    """Those of some texts that an answer names, and those that it lacks.
+def find_texts(answer: str, texts: Sequence[str], rule: Rule) -> tuple[list[str], list[str]]:
+    """Return the texts that an answer names, and those that it lacks.
 
-    >>> sought("It is 41234.", ["1234"], "ruler"), sought("It is 41234.", ["1234"], "words")
+    >>> find_texts("It is 41234.", ["1234"], "ruler"), find_texts("It is 41234.", ["1234"], "words")
     ((['1234'], []), ([], ['1234']))
-    >>> sought("51,328 sandwiches, not 1513289", ["51328", "sandwich", "15132"], "inside")
+    >>> find_texts("51,328 sandwiches, not 1513289", ["51328", "sandwich", "15132"], "inside")
     (['51328', 'sandwich'], ['15132'])
     """
     if rule == "ruler":
         lowered = answer.lower()
-        found = [text for text in texts if text.lower() in lowered]
+        present = [text for text in texts if text.lower() in lowered]
     else:
-        compared, finds = plain(answer), held if rule == "inside" else named
-        found = [text for text in texts if finds(compared, plain(text))]
-    return found, [text for text in texts if text not in found]
+        compared = plain(answer)
+        names = held if rule == "inside" else named
+        present = [text for text in texts if names(compared, plain(text))]
+    return present, [text for text in texts if text not in present]

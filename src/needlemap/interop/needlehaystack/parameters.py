@@ -23,7 +23,7 @@ from needlemap.files import read_regular
 from needlemap.grid import DEPTH_SCALES, sigmoid, spaced
 from needlemap.interop.needlehaystack.contexts import Decode, Encode
 from needlemap.registry import checked
-from needlemap.scorers.words import sought
+from needlemap.scorers.words import find_texts
 from needlemap.tokenizers import bundled_for
 from needlemap.tokenizers import load as load_tokenizer
 from needlemap.untrusted import read_json
@@ -226,7 +226,7 @@ class Parameters:
     def _check_words(self) -> None:
         if self.judged:
             return
-        _, missing = sought(self.needle, self.substr_validation_words, "ruler")
+        _, missing = find_texts(self.needle, self.substr_validation_words, rule="ruler")
         if missing or not self.substr_validation_words:
             raise SettingsError(
                 f"substr_validation_words must occur in the needle; it lacks: "
