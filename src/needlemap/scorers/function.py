@@ -1,4 +1,7 @@
-"""A function of one's own as a scorer: named `python/module:function`, or handed over in Python."""
+"""Use a user's own function as a scorer.
+
+It is named `python/module:function`, or handed over in Python.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,9 @@ from needlemap.secrets import raised_by
 if TYPE_CHECKING:
     from needlemap.tasks import Reference
 
+# Functions that no import finds, by the name they were given.
+_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
 
 class FunctionScorer(Scorer):
     """Calls `function(answer, reference)`, which may be async: a share in [0, 1], a bool or a
@@ -33,139 +39,152 @@ class FunctionScorer(Scorer):
 
     @classmethod
     def named(cls, name: str) -> type[Scorer]:
-        """The scorer that calls the function of that name. Raises SettingsError."""
-        function, hashed = load_function(name), source_hash(name)
-        body = {
-            "name": MARK + name,
-            "options": {"source": hashed},
-            "_function": staticmethod(function),
+        """Return the scorer that calls the function of a name.
+
+        Raises SettingsError if there is no such function.
+        """
+        members = {
+            "name": f"{MARK}{name}",
+            "options": {"source": source_hash(name)},
+            "_function": staticmethod(load_function(name)),
         }
-        return type(cls.__name__, (cls,), body)
+        return type(cls.__name__, (cls,), members)
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises TypeError for a value that is no score."""
-        said = await call_beside(self._function, answer, reference)
-        if isinstance(said, Score):
-            return said
-        if not isinstance(said, bool | int | float):
+        """Return the function's score. Raises TypeError for a value that is not a score."""
+        value = await call_beside(self._function, answer, reference)
+        if isinstance(value, Score):
+            return value
+        if not isinstance(value, bool | int | float):
             raise TypeError(
-                f"{self.name} must return a number in [0, 1] or a Score, it returned {said!r:.80}"
+                f"{self.name} must return a number in [0, 1] or a Score, it returned {value!r:.80}"
             )
-        return Score(float(said), float(said))
+        return Score(float(value), float(value))
 
     @staticmethod
     def _function(answer: str, reference: Reference) -> Any:
         raise NotImplementedError
 
 
-async def call_beside(function: Callable[..., Any], *given: object) -> Any:
-    """What a function returns: awaited where it is async, else called in a thread, which
-    nobody waits for when the run ends."""
+async def call_beside(function: Callable[..., Any], *arguments: object) -> Any:
+    """Return what a function returns, without blocking the event loop.
+
+    An async function is awaited. Any other is called in a thread that a run does not wait for when
+    it ends.
+    """
     if is_async(function):
-        return await function(*given)
-    done: Future[object] = Future()
-    Thread(target=_work, args=(done, function, given), daemon=True).start()
-    said = await asyncio.wrap_future(done)
-    return await said if inspect.isawaitable(said) else said
+        return await function(*arguments)
+    future: Future[object] = Future()
+    Thread(target=_call, args=(future, function, arguments), daemon=True).start()
+    value = await asyncio.wrap_future(future)
+    return await value if inspect.isawaitable(value) else value
 
 
-def _work(done: Future[object], function: Callable[..., object], given: tuple[object, ...]) -> None:
-    """Call a function and hand over what it returns or raises, wanted or not."""
-    done.set_running_or_notify_cancel()
+def _call(
+    future: Future[object], function: Callable[..., object], arguments: tuple[object, ...]
+) -> None:
+    """Call a function, and set a future to what it returns or raises."""
+    future.set_running_or_notify_cancel()
     try:
-        done.set_result(function(*given))
+        future.set_result(function(*arguments))
     except BaseException as error:
-        done.set_exception(error)
+        future.set_exception(error)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a function, or an object's call, is declared async."""
+    """Return True if a function, or the `__call__` of an object, is declared async."""
     call = getattr(function, "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def source_hash(name: str) -> str:
-    """Hash of the file that a function is written in, so that an edited one is asked anew; of
-    one without a file (a notebook's) of its own source, else of its byte code. '' where none
-    is known."""
+    """Return a hash of a function's source, so that a function that was edited is called anew.
+
+    It is the hash of the file that the function is written in. For a function without a file, for
+    example in a notebook, it is the hash of its own source, or else of its byte code. '' if none is
+    known.
+    """
     function = inspect.unwrap(load_function(name))
-    if name not in _HELD:
+    if name not in _FUNCTIONS:
         with suppress(TypeError):
             file = inspect.getsourcefile(function)
             if file and Path(file).is_file():
-                return sha256(Path(file).read_bytes()).hexdigest()[:16]
-    return sha256(_source(function)).hexdigest()[:16] if _source(function) else ""
+                return _short_hash(Path(file).read_bytes())
+    source = _source(function)
+    return _short_hash(source) if source else ""
+
+
+def _short_hash(source: bytes) -> str:
+    return sha256(source).hexdigest()[:16]
 
 
 def _source(function: Callable[..., Any]) -> bytes:
-    """A function's source, if it is known. Values that it closes over are not part of it."""
+    """Return a function's source or byte code, or b'' if neither is known.
+
+    Values that it closes over are not part of it.
+    """
     with suppress(TypeError, OSError):
         return inspect.getsource(function).encode()
     code = getattr(function, "__code__", None)
-    return b"" if code is None else code.co_code + repr((code.co_consts, code.co_names)).encode()
-
-
-_HELD: dict[
-    str, Callable[..., Any]
-] = {}  # functions that no import finds, by the name they were given
+    if code is None:
+        return b""
+    constants: bytes = repr((code.co_consts, code.co_names)).encode()
+    return code.co_code + constants
 
 
 def name_function(function: Callable[..., Any]) -> str:
-    """What settings call a function: 'module:function', by which it is found again in this
-    process.
+    """Return a function's name in settings, 'module:function', by which this process finds it.
 
-    A function that can be imported by that name is not held: the command line means the same
-    by it.
+    A function that can be imported by that name is not kept, because the command line finds the
+    same function by it.
     """
     module = str(getattr(function, "__module__", None) or "__main__")
     name = f"{module}:{getattr(function, '__qualname__', type(function).__qualname__)}"
-    _HELD.pop(name, None)
+    _FUNCTIONS.pop(name, None)
     with suppress(SettingsError):
         if load_function(name) is function:
             return name
-    _HELD[name] = function
+    _FUNCTIONS[name] = function
     return name
 
 
 def load_function(name: str) -> Callable[..., Any]:
-    """The function that 'module:function' names, or that was handed over under that name.
+    """Return the function that 'module:function' names, or that was handed over under that name.
 
-    Raises SettingsError that says what is missing.
+    Raises SettingsError that reports what is missing.
     """
-    if name in _HELD:
-        return _HELD[name]
+    if name in _FUNCTIONS:
+        return _FUNCTIONS[name]
     module_name, _, path = name.partition(":")
     if not module_name or not path or module_name.endswith(".py") or "/" in module_name:
         raise SettingsError(
             f"'{name}' names no function. Type python/module:function, as in "
             f"python/my_model:answer."
         )
-    found: Any = _module(module_name)
+    value: Any = _module(module_name)
     for attribute in path.split("."):
-        if not hasattr(found, attribute):
-            known = (
-                [key for key in vars(found) if not key.startswith("_")]
-                if hasattr(found, "__dict__")
-                else []
-            )
+        if not hasattr(value, attribute):
+            names = list(getattr(value, "__dict__", {}))
+            public_names = [other for other in names if not other.startswith("_")]
             raise SettingsError(
-                f"'{module_name}' has no '{attribute}'. {did_you_mean(attribute, known)}"
+                f"'{module_name}' has no '{attribute}'. {did_you_mean(attribute, public_names)}"
             )
-        found = getattr(found, attribute)
-    if not callable(found):
-        raise SettingsError(f"'{name}' is {type(found).__name__}, not a function.")
-    return found  # type: ignore[no-any-return]
+        value = getattr(value, attribute)
+    if not callable(value):
+        raise SettingsError(f"'{name}' is {type(value).__name__}, not a function.")
+    return value  # type: ignore[no-any-return]
 
 
 def _module(name: str) -> Any:
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    """Return a module of the current folder or an installed one. Raises SettingsError."""
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            raise SettingsError(f"No module '{name}' here ({here}) or installed.") from None
+            raise SettingsError(f"No module '{name}' here ({folder}) or installed.") from None
         raise SettingsError(
             f"Module '{name}' needs '{error.name}', which is not installed."
         ) from error

@@ -1,5 +1,4 @@
-"""One needle and its question; or several needles that belong together, and one question that needs
-them."""
+"""Hide one needle and ask for it, or hide several that one question needs together."""
 
 from __future__ import annotations
 
@@ -21,7 +20,8 @@ from needlemap.tasks.distractors import (
 )
 from needlemap.text import held, plain
 
-WORDING = "levenshtein"  # where nobody says what a right answer must hold
+# The scorer if nobody says what a right answer must hold.
+WORDING = "levenshtein"
 Choices = Mapping[str, Sequence[str] | str]
 
 
@@ -29,12 +29,15 @@ Choices = Mapping[str, Sequence[str] | str]
 class Worded(Task):
     """Needles and a question in the user's words.
 
-    Texts may hold {placeholders}, drawn afresh for each repeat from the lists in `draw` (a list of
-    values, or
-    'low:high' for whole numbers); the same repeat draws the same values in every cell. answer: a
-    right answer; the needles themselves when not given. keywords: words that a right answer holds.
-    Without them an answer that is a part of a needle is what a right one must hold; else the
-    wording counts.
+    Texts may hold {placeholders}, drawn afresh for each repeat. The same repeat draws the same
+    values in every cell.
+
+    Attributes:
+        question: The question.
+        answer: A right answer; None for the needles themselves.
+        keywords: Words that a right answer holds. If there are none, an answer that is a part of a
+            needle is what a right one must hold; otherwise the wording counts.
+        draw: By placeholder, a list of values, or 'low:high' for whole numbers.
     """
 
     question: str
@@ -45,49 +48,75 @@ class Worded(Task):
 
 @dataclass(kw_only=True, eq=False)
 class AmongOthers(Worded):
-    """What `Worded` says, among distractors if there are any.
+    """Needles and a question in the user's words, among distractors if there are any.
 
-    distractors: how many near misses are drawn from the needle's slots, or the user's own
-    sentences. They stand anywhere, at the same places in all prompts of a repeat.
+    Attributes:
+        distractors: How many near misses are drawn from the needle's slots, or the user's own
+            sentences. They stand anywhere, at the same places in all prompts of a repeat.
     """
 
     distractors: int | Sequence[str] = 0
 
     def _item(self, draw: Draw, needles: Sequence[str], depths: Sequence[float]) -> Item:
-        values = drawn(self.draw or {}, draw.repeat, draw.seed)
-        texts = [
-            fill(needle, values, "needles" if len(needles) > 1 else "needle") for needle in needles
-        ]
-        whole = "\n".join(texts)
-        answer = whole if self.answer is None else fill(self.answer, values, "answer")
-        question = fill(self.question, values, "question")
-        words = tuple(fill(word, values, "keywords") for word in self.keywords)
-        others = self._others(draw, needles, values, self._right(words, answer))
-        reference = Reference(answer, words, whole, question, decoys_of(others, question))
-        beside = hidden_beside(others, draw.random("distractors", "repeat"))
-        needles_all = (*map(Needle, texts, depths), *beside)
-        return Item(needles_all, question, reference)
+        """Return an item with needles at some depths. needles: with placeholders."""
+        values = drawn(self.draw or {}, draw.repeat, seed=draw.seed)
+        setting = "needles" if len(needles) > 1 else "needle"
+        texts = [fill(needle, values, what=setting) for needle in needles]
+        all_needles = "\n".join(texts)
+        answer = all_needles
+        if self.answer is not None:
+            answer = fill(self.answer, values, what="answer")
+        question = fill(self.question, values, what="question")
+        keywords = tuple(fill(keyword, values, what="keywords") for keyword in self.keywords)
+        distractors = self._distractors(
+            draw, needles, values=values, right=self._right_words(keywords, answer)
+        )
+        reference = Reference(
+            answer,
+            keywords,
+            needle=all_needles,
+            question=question,
+            decoys=decoys_of(distractors, question),
+        )
+        right_needles = map(Needle, texts, depths)
+        wrong_needles = hidden_beside(distractors, draw.random("distractors", "repeat"))
+        return Item((*right_needles, *wrong_needles), question, reference=reference)
 
-    def _right(self, words: Sequence[str], answer: str) -> list[str]:
-        """What no distractor may hold: the key words that are drawn, else all; else the answer."""
-        drawn_ones = [
-            word
-            for text, word in zip(self.keywords, words, strict=True)
+    def _right_words(self, keywords: Sequence[str], answer: str) -> list[str]:
+        """Return what no distractor may hold.
+
+        These are the key words with placeholders, otherwise all key words, otherwise the answer.
+        keywords, answer: with their values.
+        """
+        with_placeholders = [
+            keyword
+            for text, keyword in zip(self.keywords, keywords, strict=True)
             if placeholders(text, "keywords")
         ]
-        return drawn_ones or [*words] or [answer]
+        return with_placeholders or [*keywords] or [answer]
 
-    def _others(
+    def _distractors(
         self, draw: Draw, needles: Sequence[str], values: dict[str, str], right: Sequence[str]
     ) -> list[Distractor]:
-        """The distractors, the same in all cells of a repeat."""
+        """Return the distractors, the same in all cells of a repeat."""
         if not self.distractors:
             return []
         if not isinstance(self.distractors, int):
-            return own_sentences(self.distractors, values, right)
-        said = (tuple(needles), self.question, self.answer, tuple(self.keywords), self.draw or {})
-        random = draw.random("near misses", "repeat")
-        return near_misses(OwnWords(*said), values, right, self.distractors, random)
+            return own_sentences(self.distractors, values, right=right)
+        words = OwnWords(
+            needles=tuple(needles),
+            question=self.question,
+            answer=self.answer,
+            keywords=tuple(self.keywords),
+            draw=self.draw or {},
+        )
+        return near_misses(
+            words,
+            values,
+            right=right,
+            count=self.distractors,
+            random=draw.random("near misses", "repeat"),
+        )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -100,35 +129,43 @@ class Single(AmongOthers):
     def __post_init__(self) -> None:
         if not self.needle.strip() or not self.question.strip():
             raise SettingsError("The single task needs a --needle and a --question.")
-        self.scorer = "substring" if self.keywords or is_part(self.answer, self.needle) else WORDING
+        is_searched = bool(self.keywords) or is_part(self.answer, self.needle)
+        self.scorer = "substring" if is_searched else WORDING
 
     def item(self, draw: Draw) -> Item:
-        """The needle at the cell's depth, its question, and its reference."""
-        return self._item(draw, [self.needle], [draw.cell.depth])
+        """Return the needle at the cell's depth, its question, and its reference."""
+        return self._item(draw, [self.needle], depths=[draw.cell.depth])
 
 
 def is_part(answer: str | None, needle: str) -> bool:
-    """Whether an answer is given that is a piece of the needle, so that every right answer must
-    hold it.
+    """Return True if an answer is a piece of the needle, so that every right answer must hold it.
+
+    answer: None if none is given.
 
     >>> is_part("heron-42", "The code is heron-42."), is_part("The code is 7.", "The code is 7.")
     (True, False)
     """
-    said, whole = plain(answer or "").strip(), plain(needle).strip()
-    return bool(said) and said.rstrip(".。") != whole.rstrip(".。") and held(whole, said)
+    part = plain(answer or "").strip()
+    whole = plain(needle).strip()
+    if not part or part.rstrip(".。") == whole.rstrip(".。"):
+        return False
+    return held(whole, part)
 
 
 def drawn(draw: Choices, repeat: int, seed: int) -> dict[str, str]:
-    """One value for each name, from the seed and the repeat.
+    """Return a value for each name, drawn from the seed and the repeat.
 
     >>> drawn({"number": "1000:9999"}, 0, 0) == drawn({"number": "1000:9999"}, 0, 0)
     True
     """
     random = Random(f"draw:{seed}:{repeat}")
-    return {name: _value(random, name, choices) for name, choices in sorted(draw.items())}
+    values = {}
+    for name, choices in sorted(draw.items()):
+        values[name] = _draw_value(random, name, choices=choices)
+    return values
 
 
-def _value(random: Random, name: str, choices: Sequence[str] | str) -> str:
+def _draw_value(random: Random, name: str, choices: Sequence[str] | str) -> str:
     if not isinstance(choices, str):
         if not choices:
             raise SettingsError(f"draw: '{name}' has no values to draw from.")
@@ -169,18 +206,30 @@ class Multi(AmongOthers):
                 "--spread chain-as-coded is OpenCompass's formula for its own needles, which knows "
                 "no --distractors. Give --spread chain."
             )
-        by_part = "substring" if is_part(self.answer, "\n".join(self.needles)) else WORDING
-        self.scorer = "recall" if self.keywords else by_part
-        self.scorer_options = {"rule": "inside"} if self.keywords else {}
+        if self.keywords:
+            self.scorer = "recall"
+            self.scorer_options = {"rule": "inside"}
+        else:
+            is_searched = is_part(self.answer, "\n".join(self.needles))
+            self.scorer = "substring" if is_searched else WORDING
+            self.scorer_options = {}
 
     def item(self, draw: Draw) -> Item:
-        """The needles with their meant depths, the question, and the reference."""
-        depths = spread_depths(draw.cell.depth, len(self.needles), self.spread, self.diff / 100)
-        return self._item(draw, self.needles, depths)
+        """Return the needles at their meant depths, the question, and the reference."""
+        depths = spread_depths(
+            draw.cell.depth,
+            len(self.needles),
+            spread=self.spread,
+            diff=self.diff / 100,
+        )
+        return self._item(draw, self.needles, depths=depths)
 
 
 def spread_depths(depth: float, count: int, spread: str, diff: float) -> list[float]:
-    """Meant depths, as shares, of `count` needles that start at `depth`.
+    """Return the meant depths, as shares, of `count` needles that start at `depth`.
+
+    spread: 'chain', 'chain-as-coded' or 'even', as for `Multi`. diff: the share between two needles
+    of a chain.
 
     >>> (
     ...     [round(d, 2) for d in spread_depths(0.4, 4, "even", 0)],
