@@ -250,13 +250,13 @@ class Coded(Stream):
     words it has come n * frequency times, give or take one.
 
     Attributes:
-        asked: How many words lead, and stay ahead of all others.
+        leaders: How many words lead, and stay ahead of all others.
         alpha: The exponent of the frequencies.
         letters: How many letters a coded word has.
         source: What fixes the text, one a repeat.
     """
 
-    asked: int
+    leaders: int
     alpha: float
     letters: int
     source: str
@@ -265,17 +265,17 @@ class Coded(Stream):
     @property
     def leading(self) -> tuple[str, ...]:
         """Return the words that are asked for."""
-        return _coded(self.letters, self.source)[1 : self.asked + 1]
+        return _coded(self.letters, self.source)[1 : self.leaders + 1]
 
     @property
     def others(self) -> tuple[str, ...]:
         """Return the words that come most often after them."""
-        return _coded(self.letters, self.source)[self.asked + 1 : _DECOY_RANKS]
+        return _coded(self.letters, self.source)[self.leaders + 1 : _DECOY_RANKS]
 
     @property
     def settled(self) -> int:
         """Return after how many words those that are asked for have come twice, and lead."""
-        return ceil(4 / _frequencies(self.alpha)[self.asked])
+        return ceil(4 / _frequencies(self.alpha)[self.leaders])
 
     def pieces(self) -> Iterator[str]:
         """Yield lines of some words each."""
@@ -294,9 +294,9 @@ class Coded(Stream):
             place, rank = due[0]
             stretch = int(place * rates[rank]) + 1
             heapreplace(due, ((stretch + random.random()) / rates[rank], rank))
-            is_asked = rank <= self.asked
+            is_leader = rank <= self.leaders
             # Another word must not draw level with one that is asked for.
-            if not is_asked and 1 <= counts[rank] >= min(counts[1 : self.asked + 1]) - 1:
+            if not is_leader and 1 <= counts[rank] >= min(counts[1 : self.leaders + 1]) - 1:
                 continue
             counts[rank] += 1
             yield words[rank]

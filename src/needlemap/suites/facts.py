@@ -87,7 +87,7 @@ class Facts(Task):
         The other supporting facts and the walks stand after it, the other facts anywhere.
         """
         shared = draw.beside("facts", self.fresh)
-        own = draw.random("facts asked", self.fresh)
+        asked_random = draw.random("facts asked", self.fresh)
         cast = draw_cast(shared, self.language, sizes=self._sizes, holds=draw.holds)
         start = [Move("go", person, to=shared.choice(cast.places)) for person in cast.people]
         count = self.support + len(cast.places) - 1
@@ -100,7 +100,7 @@ class Facts(Task):
             fact_chances.append(shared.random())
             sentence_chances.append(shared.random())
         story = draw_story(
-            own,
+            asked_random,
             cast,
             start=start,
             support=self.support,
@@ -108,7 +108,9 @@ class Facts(Task):
             moments=list(zip(depths, fact_chances, strict=True)),
         )
 
-        texts = [sentence(own.random(), fact, self.language) for fact in story.chain_and_walks]
+        texts = [
+            sentence(asked_random.random(), fact, self.language) for fact in story.chain_and_walks
+        ]
         needles = list(hidden(texts, slots))
         for depth, chance, fact in zip(depths, sentence_chances, story.others, strict=True):
             needles.append(Needle(sentence(chance, fact, self.language), depth, still=True))
@@ -239,7 +241,7 @@ def draw_story(
     for _, chance in moments[:early]:
         _add_fact(another(chance, possible, now=now), others, now=now)
 
-    chain = supporting(random, cast, said=[*start, *others], support=support)
+    chain = supporting(random, cast, before=[*start, *others], support=support)
     chain_by_slot = in_slots(random, chain, slots=len(slots))
     walkers = [person for person in cast.people if person != chain[-1].subject]
     other_places = [place for place in cast.places if place != chain[-1].to]
@@ -310,7 +312,7 @@ def _add_fact(fact: Move, facts: list[Move], now: dict[str, str]) -> None:
     now[fact.subject] = fact.to
 
 
-def supporting(random: Random, cast: Cast, said: Sequence[Move], support: int) -> list[Move]:
+def supporting(random: Random, cast: Cast, before: Sequence[Move], support: int) -> list[Move]:
     """Return facts that lead from something to a place, none of them said before if possible.
 
     The question asks for the subject of the first fact; each other fact is about what the fact
@@ -324,7 +326,7 @@ def supporting(random: Random, cast: Cast, said: Sequence[Move], support: int) -
         chains = [
             [fact, *chain] for chain in chains for fact in possible if fact.to == chain[0].subject
         ]
-    facts_before = set(said)
+    facts_before = set(before)
     new_chains = [chain for chain in chains if not facts_before & set(chain)]
     return random.choice(new_chains or chains)
 

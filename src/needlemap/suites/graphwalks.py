@@ -90,7 +90,7 @@ class GraphWalks(Task):
         depths of a length.
         """
         shared = draw.beside("graphwalks beside", self.fresh)
-        own = draw.random("graph", self.fresh)
+        asked_random = draw.random("graph", self.fresh)
         outside = _first_nodes(self._values, f"{draw.seed}:{draw.repeat}")
         taken = set(outside)
         levels = []
@@ -102,10 +102,12 @@ class GraphWalks(Task):
         level_edges = _between(shared, levels, outside=outside)
         level_needles = scattered(shared, self._lines(level_edges))
 
-        asked_node = self._values.fresh(own, taken, holds=draw.holds)
+        asked_node = self._values.fresh(asked_random, taken, holds=draw.holds)
         asked_edges = [(asked_node, node) for node in levels[0]]
-        asked_edges.append((own.choice(levels[1]), asked_node))
-        asked_needles = following(own, self._lines(asked_edges), depth=draw.cell.depth, span=1.0)
+        asked_edges.append((asked_random.choice(levels[1]), asked_node))
+        asked_needles = following(
+            asked_random, self._lines(asked_edges), depth=draw.cell.depth, span=1.0
+        )
         right_nodes = tuple(sorted(levels[self._steps - 1]))
         question = self._words[self.ask].format(node=asked_node, steps=self._steps)
         return Item(

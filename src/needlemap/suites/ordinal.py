@@ -68,27 +68,27 @@ class Ordinal(Task):
 
         The reply at the cell's depth is asked for, whichever number it has.
         """
-        repeated = _request_of(draw.repeat, draw.seed)
+        request = _request_of(draw.repeat, draw.seed)
         words = wording("ordinal", self.language)
-        replies = self._replies(repeated, draw)
+        replies = self._replies(request, draw)
         by_depth = sorted(replies, key=lambda placed: placed[0])
         number = 1 + by_depth.index(replies[0])
         _, text = replies[0]
         code = self._draw_code(draw)
         question = words["question"].format(
-            request=request_words(repeated), number=number, code=code
+            request=request_words(request), number=number, code=code
         )
         texts = tuple(reply_text for _, reply_text in by_depth)
         return Item(
             hidden(
-                (exchange(repeated, reply_text) for _, reply_text in replies),
+                (exchange(request, reply_text) for _, reply_text in replies),
                 (depth for depth, _ in replies),
             ),
             question,
             reference=Reference(
                 f"{code}\n{text}",
                 (text,),
-                needle=exchange(repeated, text).strip(),
+                needle=exchange(request, text).strip(),
                 question=question,
                 choices=texts,
             ),
@@ -97,23 +97,23 @@ class Ordinal(Task):
             unique=(code, *texts),
         )
 
-    def _replies(self, repeated: Request, draw: Draw) -> list[tuple[float, str]]:
+    def _replies(self, request: Request, draw: Draw) -> list[tuple[float, str]]:
         """Return depth and text of each reply to the request, the asked one first."""
         shared = draw.beside("ordinal beside", self.fresh)
-        own = draw.random("ordinal", self.fresh)
+        asked_random = draw.random("ordinal", self.fresh)
         taken = set[str]()
         others = []
         for _ in range(self.requests - 1):
             depth = shared.random()
-            text = self._fresh_reply(repeated, shared, taken=taken, draw=draw)
+            text = self._fresh_reply(request, shared, taken=taken, draw=draw)
             others.append((depth, text))
-        asked_text = self._fresh_reply(repeated, own, taken=taken, draw=draw)
+        asked_text = self._fresh_reply(request, asked_random, taken=taken, draw=draw)
         return [(draw.cell.depth, asked_text), *others]
 
-    def _fresh_reply(self, repeated: Request, random: Random, taken: set[str], draw: Draw) -> str:
+    def _fresh_reply(self, request: Request, random: Random, taken: set[str], draw: Draw) -> str:
         """Return a reply that stands nowhere else."""
         return fresh(
-            lambda: _numbered_reply(repeated, self.sentences, number=random.getrandbits(64)),
+            lambda: _numbered_reply(request, self.sentences, number=random.getrandbits(64)),
             taken,
             holds=draw.holds,
             gone=_GONE,
@@ -126,16 +126,16 @@ class Ordinal(Task):
 
 
 @lru_cache(maxsize=1024)
-def _numbered_reply(repeated: Request, sentences: int, number: int) -> str:
+def _numbered_reply(request: Request, sentences: int, number: int) -> str:
     """Return a reply by its number.
 
     It is cached, because the replies next to the asked one are the same at all depths of a length.
     """
-    return reply(repeated, sentences, random=Random(number))
+    return reply(request, sentences, random=Random(number))
 
 
 def _request_of(repeat: int, seed: int) -> Request:
-    return request(Random(f"ordinal:{seed}:{repeat}"))
+    return draw_request(Random(f"ordinal:{seed}:{repeat}"))
 
 
 @cache
@@ -152,33 +152,33 @@ def parts() -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(line(empty) for line in rules()[part].lines) for part in _PARTS)
 
 
-def request(random: Random) -> Request:
+def draw_request(random: Random) -> Request:
     """Return any request."""
     formats, styles, topics = parts()
     return random.choice(formats), random.choice(styles), random.choice(topics)
 
 
-def request_words(asked: Request) -> str:
+def request_words(request: Request) -> str:
     """Return a request in words.
 
     >>> request_words(("letter", "gloomy", "the sea"))
     'Write a gloomy letter about the sea.'
     """
-    kind, style, topic = asked
+    kind, style, topic = request
     return f"Write a {style} {kind} about {topic}."
 
 
-def exchange(asked: Request, text: str) -> str:
+def exchange(request: Request, text: str) -> str:
     """Return a request with its reply."""
-    return f"User: {request_words(asked)}\nAssistant: {text}\n\n"
+    return f"User: {request_words(request)}\nAssistant: {text}\n\n"
 
 
-def reply(asked: Request, sentences: int, random: Random) -> str:
+def reply(request: Request, sentences: int, random: Random) -> str:
     """Return what the assistant writes.
 
     sentences: how many it has, 2 or more. Those of a poem are lines.
     """
-    kind, style, topic = asked
+    kind, style, topic = request
     scene = Scene(random.random)
     decks = {name: _Deck(rules()[name]) for name in (style, f"{kind}.line")}
     names = [style if scene.random() < _STYLED else f"{kind}.line" for _ in range(sentences - 2)]
@@ -232,14 +232,14 @@ class Transcript(Stream):
         random = Random(f"transcript:{self.source}")
         while True:
             is_similar = random.random() < _SIMILAR
-            drawn = self._similar(random) if is_similar else request(random)
-            if drawn != self.apart:
-                yield exchange(drawn, reply(drawn, self.sentences, random=random))
+            request = self._similar(random) if is_similar else draw_request(random)
+            if request != self.apart:
+                yield exchange(request, reply(request, self.sentences, random=random))
 
     def _similar(self, random: Random) -> Request:
         """Return a request that may differ in one thing only."""
         kind, style, topic = self.apart
-        other_kind, other_style, other_topic = request(random)
+        other_kind, other_style, other_topic = draw_request(random)
         candidates = (
             (other_kind, style, topic),
             (kind, other_style, topic),

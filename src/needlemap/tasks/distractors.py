@@ -1,4 +1,4 @@
-"""Distractors: sentences like the user's own needle that the question does not ask for.
+"""Make distractors: sentences like the user's own needle that the question does not ask for.
 
     needle:    The locker code for {city} is {number}.
     question:  What is the locker code for {city}?
@@ -54,10 +54,12 @@ class Distractor:
 class Slots:
     """The slots of the user's own words.
 
-    asked: those that say which fact is asked for. answer: those that make its answer.
+    Attributes:
+        question: Those that say which fact is asked for.
+        answer: Those that make its answer.
     """
 
-    asked: list[str]
+    question: list[str]
     answer: list[str]
 
 
@@ -70,9 +72,9 @@ def near_misses(
     slots do not allow as many.
     """
     slots = _slots(wording)
-    fillings = _fillings(wording, slots.asked, values, count, random)
+    fillings = _fillings(wording, slots.question, values, count, random)
     if len(fillings) < count:
-        listed = ", ".join(f"{{{name}}}" for name in slots.asked)
+        listed = ", ".join(f"{{{name}}}" for name in slots.question)
         raise SettingsError(
             f"--distractors {count}: {listed} in the question allows {len(fillings)} near misses. "
             f"Give --draw more values, or --distractors {len(fillings)}."
@@ -80,7 +82,7 @@ def near_misses(
     pools = {
         name: _pool(wording, name, values, right, count, random)
         for name in wording.draw
-        if name not in slots.asked
+        if name not in slots.question
     }
     for name in slots.answer:
         if not pools[name]:
@@ -160,7 +162,7 @@ def _slots(wording: OwnWords) -> Slots:
     """
     hidden = {name for text in wording.needles for name in placeholders(text, "needle")}
     in_question = placeholders(wording.question, "question")
-    asked = [name for name in dict.fromkeys(in_question) if name in hidden]
+    question = [name for name in dict.fromkeys(in_question) if name in hidden]
 
     answers: Sequence[str] = wording.needles
     if wording.keywords:
@@ -168,24 +170,24 @@ def _slots(wording: OwnWords) -> Slots:
     elif wording.answer:
         answers = [wording.answer]
     in_answer = [name for text in answers for name in placeholders(text, "answer")]
-    answer = [name for name in dict.fromkeys(in_answer) if name in hidden and name not in asked]
+    answer = [name for name in dict.fromkeys(in_answer) if name in hidden and name not in question]
 
-    own = "or give sentences of your own: --distractors FILE"
-    if not asked:
+    advice = "or give sentences of your own: --distractors FILE"
+    if not question:
         raise SettingsError(
             f"--distractors N draws near misses from a slot that needle and question share, and "
-            f"they share none: write one as {{city}}, with --draw city=Oslo,Lima,Cairo, {own}"
+            f"they share none: write one as {{city}}, with --draw city=Oslo,Lima,Cairo, {advice}"
         )
     if not answer:
         raise SettingsError(
             f"--distractors N draws near misses with other answers, and the answer has no slot: "
-            f"write one as {{number}}, with --draw number=1000:9999, {own}"
+            f"write one as {{number}}, with --draw number=1000:9999, {advice}"
         )
-    return Slots(asked=asked, answer=answer)
+    return Slots(question=question, answer=answer)
 
 
-def _others(choices: Sequence[str] | str, own: str, count: int, random: Random) -> list[str]:
-    """Return up to so many different values of a slot but its own, in any order."""
+def _others(choices: Sequence[str] | str, value: str, count: int, random: Random) -> list[str]:
+    """Return up to so many values of a slot that differ from its own value, in any order."""
     if isinstance(choices, str):
         # A range such as 1000:9999, which was drawn from before, so it is well formed.
         low, _, high = choices.partition(":")
@@ -195,7 +197,7 @@ def _others(choices: Sequence[str] | str, own: str, count: int, random: Random) 
     else:
         values = list(dict.fromkeys(map(str, choices)))
         random.shuffle(values)
-    return [value for value in values if plain(value) != plain(own)][:count]
+    return [other for other in values if plain(other) != plain(value)][:count]
 
 
 def _pool(
@@ -213,15 +215,19 @@ def _pool(
 
 def _alike(text: str, other: str) -> bool:
     """Return True if either of two texts stands in the other."""
-    left, right = plain(text), plain(other)
-    return left in right or right in left
+    plain_text = plain(text)
+    plain_other = plain(other)
+    return plain_text in plain_other or plain_other in plain_text
 
 
 def _values(wording: OwnWords, filled: Mapping[str, str], right: Sequence[str]) -> tuple[str, ...]:
-    """Return what an answer takes from a near miss: what is wanted of the needle, filled
-    otherwise."""
-    wanted = wording.keywords or (wording.answer or "",)
-    texts = (fill(text, dict(filled), "answer") for text in wanted if placeholders(text, "answer"))
+    """Return what an answer takes from a near miss, in place of the right values."""
+    right_texts = wording.keywords or (wording.answer or "",)
+    texts = (
+        fill(text, dict(filled), what="answer")
+        for text in right_texts
+        if placeholders(text, "answer")
+    )
     return tuple(text for text in texts if text not in right)
 
 

@@ -373,7 +373,9 @@ class KeyValue(Task):
             random = draw.random(f"kv example {number}.{place}", "repeat")
             pairs.append(self._pair(random, taken, draw))
         key, value = draw.random(f"kv asked {number}", "repeat").choice(pairs)
-        lines = ",\n".join(PAIR.format(key=other, value=given) for other, given in pairs)
+        lines = ",\n".join(
+            PAIR.format(key=other, value=other_value) for other, other_value in pairs
+        )
         return solved(f"{{\n{lines}\n}}", self._wording["question"].format(key=key), value)
 
     def _pair(self, random: Random, taken: set[str], draw: Draw) -> tuple[str, str]:

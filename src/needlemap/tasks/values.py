@@ -1,9 +1,9 @@
-"""What the tasks are made of: values that nobody can guess, backgrounds, wording.
+"""Make what the tasks need: values that nobody can guess, backgrounds, wording.
 
 Words, numbers, UUIDs and full names are drawn afresh and used once. A background that a task brings
 along is the same few sentences over and over, or lines with such keys and values. All that tasks
-say is in `data/*.yaml`, by language, and ours; who wants another wording takes the tasks `single`
-and `multi`.
+say is in `data/*.yaml`, by language, and ours; people who want another wording take the
+tasks `single` and `multi`.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ from needlemap.settings.reading import configure
 from needlemap.suites.ordinal import (
     Ordinal,
     Transcript,
+    draw_request,
     exchange,
     parts,
     reply,
-    request,
     request_words,
 )
 from needlemap.tasks import Draw, Item
@@ -108,7 +108,7 @@ def test_replies_and_codes_are_fresh_and_what_stands_beside_is_equal_at_all_dept
 
 
 def test_the_conversation_never_asks_the_asked_request_but_often_one_like_it():
-    asked = request(Random("ordinal:3:0"))
+    asked = draw_request(Random("ordinal:3:0"))
     background = Ordinal().background(0, 3)
     text = "".join(document.text for document in islice(background.source.documents(), 40))
     requests = Counter(re.findall("^User: (.+)$", text, re.MULTILINE))
