@@ -128,8 +128,8 @@ def _source(function: Callable[..., Any]) -> bytes:
     code = getattr(function, "__code__", None)
     if code is None:
         return b""
-    constants: bytes = repr((code.co_consts, code.co_names)).encode()
-    return code.co_code + constants
+    byte_code: bytes = code.co_code
+    return byte_code + repr((code.co_consts, code.co_names)).encode()
 
 
 def name_function(function: Callable[..., Any]) -> str:
