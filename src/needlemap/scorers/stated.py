@@ -248,7 +248,9 @@ class Only(Scorer):
             invented = values
             if is_denied:
                 # An answer that denies may still name whom the text gives a decoy to.
-                decoys = [decoy for decoy in decoys if not is_owned(text, decoy, reference)]
+                decoys = [
+                    decoy for decoy in decoys if not is_owned(text, decoy, reference=reference)
+                ]
         if decoys or invented:
             share = 0.0
 

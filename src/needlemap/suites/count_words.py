@@ -89,7 +89,7 @@ class CommonWords(Task):
                 f"Options of count-common: times are more than others, got {self.times} and "
                 f"{self.others}."
             )
-        self._pool = Values("word", 0, self.language)
+        self._pool = Values("word", 0, language=self.language)
         self._wording = wording("count-common", self.language)
 
     @property

@@ -109,11 +109,14 @@ class Facts(Task):
         )
 
         texts = [
-            sentence(asked_random.random(), fact, self.language) for fact in story.chain_and_walks
+            sentence(asked_random.random(), fact, language=self.language)
+            for fact in story.chain_and_walks
         ]
         needles = list(hidden(texts, slots))
         for depth, chance, fact in zip(depths, sentence_chances, story.others, strict=True):
-            needles.append(Needle(sentence(chance, fact, self.language), depth, still=True))
+            needles.append(
+                Needle(sentence(chance, fact, language=self.language), depth, still=True)
+            )
         evidence = [
             text
             for text, fact in zip(texts, story.chain_and_walks, strict=True)

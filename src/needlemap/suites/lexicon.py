@@ -10,4 +10,4 @@ from needlemap.tasks import Language, values
 
 def lexicon(name: str, language: Language) -> Mapping[str, Any]:
     """Return a language's part of `data/NAME.yaml`."""
-    return values.lexicon(name, language, "needlemap.suites")
+    return values.lexicon(name, language, package="needlemap.suites")

@@ -39,7 +39,7 @@ class Parallel(Task):
             raise SettingsError("Option 'at' of parallel must list two or more depths, 0 to 100.")
         if sorted(set(self.at)) != list(self.at):
             raise SettingsError("Option 'at' of parallel must list depths in ascending order.")
-        self._keys = Values("word", 0, self.language)
+        self._keys = Values("word", 0, language=self.language)
         self._values = Values("number", self.digits)
 
     @property

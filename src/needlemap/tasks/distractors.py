@@ -72,18 +72,19 @@ def near_misses(
     slots do not allow as many.
     """
     slots = _slots(wording)
-    fillings = _fillings(wording, slots.question, values, count, random)
+    fillings = _fillings(wording, slots.question, values=values, count=count, random=random)
     if len(fillings) < count:
         listed = ", ".join(f"{{{name}}}" for name in slots.question)
         raise SettingsError(
             f"--distractors {count}: {listed} in the question allows {len(fillings)} near misses. "
             f"Give --draw more values, or --distractors {len(fillings)}."
         )
-    pools = {
-        name: _pool(wording, name, values, right, count, random)
-        for name in wording.draw
-        if name not in slots.question
-    }
+    pools = {}
+    for name in wording.draw:
+        if name not in slots.question:
+            pools[name] = _pool(
+                wording, name, values=values, right=right, count=count, random=random
+            )
     for name in slots.answer:
         if not pools[name]:
             raise SettingsError(
@@ -94,9 +95,9 @@ def near_misses(
     for number, (slot, value) in enumerate(fillings[:count]):
         others = {name: pool[number % len(pool)] for name, pool in pools.items() if pool}
         filled = {**values, **others, slot: value}
-        texts = tuple(fill(needle, filled, "needle") for needle in wording.needles)
-        _refuse_right(texts, right, f"near miss '{' '.join(texts)}'")
-        distractors.append(Distractor(texts, _values(wording, filled, right)))
+        texts = tuple(fill(needle, filled, what="needle") for needle in wording.needles)
+        _refuse_right(texts, right, what=f"near miss '{' '.join(texts)}'")
+        distractors.append(Distractor(texts, _values(wording, filled, right=right)))
     return distractors
 
 
@@ -108,7 +109,9 @@ def _fillings(
     random: Random,
 ) -> list[tuple[str, str]]:
     """Return other values of the question's slots, the slots in turn: each a slot and its value."""
-    others = {name: _others(wording.draw[name], values[name], count, random) for name in slots}
+    others = {}
+    for name in slots:
+        others[name] = _others(wording.draw[name], values[name], count=count, random=random)
     fillings = []
     for row in zip_longest(*others.values()):
         for name, value in zip(others, row, strict=True):
@@ -127,13 +130,14 @@ def own_sentences(
     """
     distractors = []
     for line in lines:
-        text, tab, value = fill(line, dict(values), "distractors").partition(_TAB)
-        text, value = text.strip(), value.strip()
+        before, tab, after = fill(line, dict(values), what="distractors").partition(_TAB)
+        text = before.strip()
+        value = after.strip()
         if not text:
             raise SettingsError(f"distractors: '{line}' has no sentence before its tab.")
         if tab and not held(plain(text), plain(value)):
             raise SettingsError(f"distractors: '{text}' does not hold its value '{value}'.")
-        _refuse_right((text,), right, f"'{text}'")
+        _refuse_right((text,), right, what=f"'{text}'")
         value = value or _looking_like(text, right)
         distractors.append(Distractor((text,), (value,) if value else ()))
     return distractors
@@ -209,7 +213,7 @@ def _pool(
     random: Random,
 ) -> list[str]:
     """Return other values of a slot that neither hold a right answer nor stand in one."""
-    others = _others(wording.draw[name], values[name], count + _SPARE, random)
+    others = _others(wording.draw[name], values[name], count=count + _SPARE, random=random)
     return [value for value in others if not any(_alike(value, word) for word in right)]
 
 

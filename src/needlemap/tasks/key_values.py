@@ -94,10 +94,10 @@ class Magic(Task):
                 f"Add --task-options keys={self.queries}"
             )
         self._keys, self._values = (
-            Values.sized(kind, self.digits, self.uuid_digits, self.language)
+            Values.sized(kind, self.digits, uuid_digits=self.uuid_digits, language=self.language)
             for kind in (self.key, self.value)
         )
-        self._absence = Absence(self.absent, self.near, self.language)
+        self._absence = Absence(self.absent, self.near, language=self.language)
         if self.absent:
             self.scorer = "only"
         self._wording = wording("magic", self.language)
@@ -111,9 +111,14 @@ class Magic(Task):
         if self.haystack == "repeat":
             return noise(self.language)
         if self.haystack == "needles":
-            return Background(
-                PairLines(self._needle, self._keys, self._values, f"{seed}:{repeat}", "needles")
+            lines = PairLines(
+                self._needle,
+                self._keys,
+                values=self._values,
+                source=f"{seed}:{repeat}",
+                name="needles",
             )
+            return Background(lines)
         return None
 
     def item(self, draw: Draw) -> Item:
@@ -127,7 +132,7 @@ class Magic(Task):
         draw.random(f"{self.name} order", self.fresh).shuffle(hidden_keys)
         asked_keys = hidden_keys
         if kind != "present":
-            asked_keys = self._absent_keys(hidden_keys, pairs, draw, near=kind == "near")
+            asked_keys = self._absent_keys(hidden_keys, pairs, draw=draw, near=kind == "near")
 
         end = "\n" if self.haystack == "needles" else ""
         texts = [self._needle.format(key=pair.key, value=pair.value) + end for pair in pairs]
@@ -136,13 +141,22 @@ class Magic(Task):
         question = self._absence.question(self._question.format(keys=listed))
         prefix = self._prefix.format(keys=listed)
         if kind == "present":
-            reference = self._reference(asked_keys, pairs, texts, question)
-            return Item(needles, question, reference, answer_prefix=prefix)
+            reference = self._reference(asked_keys, pairs, texts=texts, question=question)
+            return Item(needles, question, reference=reference, answer_prefix=prefix)
+
         values = tuple(pair.value for pair in pairs)
         owners = tuple(pair.key for pair in pairs)
-        reference = self._absence.unanswered(question, values, self._like(pairs), owners)
+        reference = self._absence.unanswered(
+            question, values, like=self._like(pairs), owners=owners
+        )
         unique = (*(text.strip() for text in texts), *values, *asked_keys)
-        return Item(needles, question, reference, answer_prefix=prefix, unique=unique)
+        return Item(
+            needles,
+            question,
+            reference=reference,
+            answer_prefix=prefix,
+            unique=unique,
+        )
 
     def _naming(self, part: str) -> str:
         """Return a text in which the kind of value is named."""
@@ -152,7 +166,8 @@ class Magic(Task):
 
     def _listed(self, words: Sequence[str]) -> str:
         """Return words as a sentence lists them: a, b and c."""
-        comma, last = self._wording["comma"], self._wording["last"]
+        comma = self._wording["comma"]
+        last = self._wording["last"]
         parts = [comma.join(words[:-1]), words[-1]]
         return str(last.join(part for part in parts if part))
 
@@ -193,8 +208,11 @@ class Magic(Task):
         random = draw.random(f"{self.name} absent")
         taken = {text for pair in pairs for text in (pair.key, pair.value)}
         if near:
-            return [one_edit(key, self._keys, random, taken, draw.holds) for key in asked]
-        return [self._keys.fresh(random, taken, draw.holds) for _ in asked]
+            return [
+                one_edit(key, self._keys, random=random, taken=taken, holds=draw.holds)
+                for key in asked
+            ]
+        return [self._keys.fresh(random, taken, holds=draw.holds) for _ in asked]
 
     def _hidden(self, draw: Draw) -> list[Hidden]:
         """Return the asked key's values, the first at the cell's depth, then the other keys'."""
@@ -203,19 +221,21 @@ class Magic(Task):
         taken: set[str] = set()
         depths = [others.random() for _ in range(self.keys * self.values - 1)]
         # The order of the draws fixes all prompts: the other keys come first.
-        other_pairs = [self._pairs(others, taken, draw) for _ in range(self.keys - 1)]
-        pairs = self._pairs(asked, taken, draw)
+        other_pairs = [self._pairs(others, taken, draw=draw) for _ in range(self.keys - 1)]
+        pairs = self._pairs(asked, taken, draw=draw)
         for more in other_pairs:
             pairs += more
         return [
-            Hidden(key, value, depth)
+            Hidden(key, value, depth=depth)
             for (key, value), depth in zip(pairs, [draw.cell.depth, *depths], strict=True)
         ]
 
     def _pairs(self, random: Random, taken: set[str], draw: Draw) -> list[tuple[str, str]]:
         """Return a fresh key with its fresh values."""
-        key = self._keys.fresh(random, taken, draw.holds)
-        return [(key, self._values.fresh(random, taken, draw.holds)) for _ in range(self.values)]
+        key = self._keys.fresh(random, taken, holds=draw.holds)
+        return [
+            (key, self._values.fresh(random, taken, holds=draw.holds)) for _ in range(self.values)
+        ]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -278,15 +298,16 @@ class Passkey(Task):
         value = fresh(
             partial(key_of, random, self.digits, self.doubled),
             set(),
-            draw.holds,
-            f"The text holds all pass keys of {self.digits} digits. Use more: --task-options "
+            holds=draw.holds,
+            gone=f"The text holds all pass keys of {self.digits} digits. Use more: --task-options "
             "digits=10",
         )
-        needle, question = words["needle"].format(value=value), words["question"]
+        needle = words["needle"].format(value=value)
+        question = words["question"]
         return Item(
             (Needle(needle, draw.cell.depth),),
             question,
-            Reference(value, (value,), needle, question),
+            reference=Reference(value, (value,), needle=needle, question=question),
             answer_prefix=words["begun"],
         )
 
@@ -336,23 +357,31 @@ class KeyValue(Task):
 
     def __post_init__(self) -> None:
         self._keys, self._values = (
-            Values.sized(kind, self.digits, self.uuid_digits, self.language)
+            Values.sized(kind, self.digits, uuid_digits=self.uuid_digits, language=self.language)
             for kind in (self.key, self.value)
         )
         self._wording = wording("kv", self.language)
 
     def background(self, repeat: int, seed: int) -> Background:
         """Return the object's pairs, one a line."""
-        return Background(
-            PairLines(f"{PAIR},", self._keys, self._values, f"{seed}:{repeat}", "json")
+        lines = PairLines(
+            f"{PAIR},",
+            self._keys,
+            values=self._values,
+            source=f"{seed}:{repeat}",
+            name="json",
         )
+        return Background(lines)
 
     def item(self, draw: Draw) -> Item:
         """Return the asked pair, with what opens the object and what closes it."""
-        random, taken = draw.random("kv", self.fresh), set[str]()
-        examples = "".join(self._example(draw, taken, number) for number in range(self.shots))
-        last = self._pair(draw.random("kv last", "repeat"), taken, draw)
-        key, value = self._pair(random, taken, draw)
+        random = draw.random("kv", self.fresh)
+        taken = set[str]()
+        examples = "".join(
+            self._example(draw, taken, number=number) for number in range(self.shots)
+        )
+        last = self._pair(draw.random("kv last", "repeat"), taken, draw=draw)
+        key, value = self._pair(random, taken, draw=draw)
         pair = PAIR.format(key=key, value=value)
         question = self._wording["question"].format(key=key)
         # Of numbers and UUIDs, a reference knows by itself what looks like them.
@@ -360,7 +389,7 @@ class KeyValue(Task):
         return Item(
             (Needle(f"{pair},\n", draw.cell.depth),),
             question,
-            Reference(value, (value,), pair, question, like=like),
+            reference=Reference(value, (value,), needle=pair, question=question, like=like),
             prologue=examples + (f"{question}\n\n" if self.query_first else "") + "{\n",
             epilogue=closing(*last),
             answer_prefix=self._wording["begun"].format(key=key),
@@ -371,16 +400,17 @@ class KeyValue(Task):
         pairs = []
         for place in range(_SHOWN):
             random = draw.random(f"kv example {number}.{place}", "repeat")
-            pairs.append(self._pair(random, taken, draw))
+            pairs.append(self._pair(random, taken, draw=draw))
         key, value = draw.random(f"kv asked {number}", "repeat").choice(pairs)
         lines = ",\n".join(
             PAIR.format(key=other, value=other_value) for other, other_value in pairs
         )
-        return solved(f"{{\n{lines}\n}}", self._wording["question"].format(key=key), value)
+        question = self._wording["question"].format(key=key)
+        return solved(f"{{\n{lines}\n}}", question, answer=value)
 
     def _pair(self, random: Random, taken: set[str], draw: Draw) -> tuple[str, str]:
-        key = self._keys.fresh(random, taken, draw.holds)
-        return key, self._values.fresh(random, taken, draw.holds)
+        key = self._keys.fresh(random, taken, holds=draw.holds)
+        return key, self._values.fresh(random, taken, holds=draw.holds)
 
 
 def closing(key: str, value: str) -> str:

@@ -356,7 +356,7 @@ def hidden(texts: Iterable[str], depths: Iterable[float]) -> tuple[Needle, ...]:
 
 def following(random: Random, texts: list[str], depth: float, span: float) -> list[Needle]:
     """Return needles in the order given, from a depth on. span: as for `behind`."""
-    return list(hidden(texts, behind(random, depth, len(texts), span)))
+    return list(hidden(texts, behind(random, depth, count=len(texts), span=span)))
 
 
 def scattered(random: Random, texts: list[str]) -> list[Needle]:

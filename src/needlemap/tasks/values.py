@@ -92,7 +92,7 @@ class Values:
     def sized(cls, kind: Kind, digits: int, uuid_digits: int, language: Language) -> Values:
         """Return a kind of value with the size that fits it; words have none."""
         sizes: Mapping[Kind, int] = {"word": 0, "number": digits, "uuid": uuid_digits}
-        return cls(kind, sizes[kind], language)
+        return cls(kind, sizes[kind], language=language)
 
     def draw(self, random: Random) -> str:
         """Return any value of the kind.
@@ -131,7 +131,7 @@ class Values:
             f"haystack already. Use shorter lengths, --task-options digits={self.digits + 2} or "
             "uuid_digits=32."
         )
-        return fresh(partial(self.draw, random), taken, holds, gone)
+        return fresh(partial(self.draw, random), taken, holds=holds, gone=gone)
 
 
 def _hexadecimal(random: Random, digits: int) -> str:
@@ -196,7 +196,7 @@ def fresh_person(
     return fresh(
         partial(person, random, language),
         taken,
-        holds,
+        holds=holds,
         gone="Names of people are used up. Use shorter lengths, or fewer people.",
         named=lambda somebody: somebody.name,
     )
@@ -242,10 +242,12 @@ class PairLines(Stream):
 
     def pieces(self) -> Iterator[str]:
         """Yield the lines."""
-        random, keys, values = Random(f"pairs:{self.source}"), set[str](), set[str]()
+        random = Random(f"pairs:{self.source}")
+        keys = set[str]()
+        values = set[str]()
         while True:
-            key = self.keys.fresh(random, keys, holds_nothing)
-            value = self.values.fresh(random, values, holds_nothing)
+            key = self.keys.fresh(random, keys, holds=holds_nothing)
+            value = self.values.fresh(random, values, holds=holds_nothing)
             yield self.line.format(key=key, value=value) + "\n"
 
 
