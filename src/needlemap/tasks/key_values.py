@@ -172,19 +172,19 @@ class Magic(Task):
         return str(last.join(part for part in parts if part))
 
     def _reference(
-        self, asked: list[str], pairs: list[Hidden], texts: list[str], question: str
+        self, asked_keys: list[str], pairs: list[Hidden], texts: list[str], question: str
     ) -> Reference:
         """Return all values of the asked keys."""
-        values = tuple(pair.value for key in asked for pair in pairs if pair.key == key)
+        values = tuple(pair.value for key in asked_keys for pair in pairs if pair.key == key)
         sentences = [
-            text.strip() for text, pair in zip(texts, pairs, strict=True) if pair.key in asked
+            text.strip() for text, pair in zip(texts, pairs, strict=True) if pair.key in asked_keys
         ]
         return Reference(
             answer=self._listed(values),
             keywords=values,
             needle="\n".join(sentences),
             question=question,
-            decoys=tuple(pair.value for pair in pairs if pair.key not in asked),
+            decoys=tuple(pair.value for pair in pairs if pair.key not in asked_keys),
             none=self._absence.none,
         )
 
@@ -199,7 +199,7 @@ class Magic(Task):
         return but(like, [pair.key for pair in pairs])
 
     def _absent_keys(
-        self, asked: list[str], pairs: list[Hidden], draw: Draw, *, near: bool
+        self, asked_keys: list[str], pairs: list[Hidden], draw: Draw, *, near: bool
     ) -> list[str]:
         """Return keys that are nowhere in the text in place of the asked ones.
 
@@ -210,19 +210,19 @@ class Magic(Task):
         if near:
             return [
                 one_edit(key, self._keys, random=random, taken=taken, holds=draw.holds)
-                for key in asked
+                for key in asked_keys
             ]
-        return [self._keys.fresh(random, taken, holds=draw.holds) for _ in asked]
+        return [self._keys.fresh(random, taken, holds=draw.holds) for _ in asked_keys]
 
     def _hidden(self, draw: Draw) -> list[Hidden]:
         """Return the asked key's values, the first at the cell's depth, then the other keys'."""
         others = draw.beside(f"{self.name} beside", self.fresh)
-        asked = draw.random(self.name, self.fresh)
+        asked_random = draw.random(self.name, self.fresh)
         taken: set[str] = set()
         depths = [others.random() for _ in range(self.keys * self.values - 1)]
         # The order of the draws fixes all prompts: the other keys come first.
         other_pairs = [self._pairs(others, taken, draw=draw) for _ in range(self.keys - 1)]
-        pairs = self._pairs(asked, taken, draw=draw)
+        pairs = self._pairs(asked_random, taken, draw=draw)
         for more in other_pairs:
             pairs += more
         return [
