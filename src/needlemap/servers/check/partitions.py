@@ -37,8 +37,8 @@ CUTS = 16
 BANDS = (1, 2, 4)
 # Facts that must be lost of a haystack: one that is missed is often missed in each question on it.
 FACTS = 3
-# A haystack is lost if so many percent of it are: with fewer shares, a band of a few lengths, in which one
-# prompt of six is found by chance, passed.
+# A haystack is lost if so many percent of it are: with fewer shares, a band of a few lengths, in
+# which one prompt of six is found by chance, passed.
 LOST_SHARES = (("whole", 100), ("nearly whole", 80), ("mostly", 50))
 # Moduli of a number of tokens: what kernels and blocks count in.
 RESIDUES = (2, 3, 4, 8, 16, 32, 64)
