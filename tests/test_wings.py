@@ -180,6 +180,7 @@ MIXED = [
     "test_feeding",
     "test_grid",
     "test_identity",
+    "test_pages",
     "test_placement",
     "test_plugins",
     "test_security",
