@@ -1,4 +1,4 @@
-"""`needlemap run`: ask, score, draw, and say how it went."""
+"""Run `needlemap run`: send prompts, score answers, draw the map, and report the result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from needlemap.asking import Outcome
 from needlemap.asking.campaign import spent_in
@@ -70,7 +70,7 @@ from needlemap.text import show, tell
 
 
 class Copies(Protocol):
-    """Flags that another package adds to `run`, which say where copies of the model are."""
+    """Flags that another package adds to `run`, which set where copies of the model are."""
 
     @property
     def wanted(self) -> bool:
@@ -88,35 +88,40 @@ class Copies(Protocol):
         """Return the model whose copies answer. run: the folder where they keep their logs."""
 
     def script(self, run: Path, most: int) -> str:
-        """Return what would start them, for so many prompts."""
+        """Return the script that would start the copies. most: how many prompts there are."""
 
 
-def run_command(each: Mapping[str, Chosen], typed: RunFlags, added: Sequence[Copies] = ()) -> int:
-    """Run or resume the families of each model. Returns the exit code.
+def run_command(
+    chosen_by_model: Mapping[str, Chosen], typed: RunFlags, added: Sequence[Copies] = ()
+) -> int:
+    """Run or resume the families of each model, and return the exit code.
 
-    each: by the name of its folder, '' of the only one.
+    chosen_by_model: by the name of the model's folder, '' for the only one. added: the flags of
+    other packages.
     """
     copies = next((flags for flags in added if flags.wanted), None)
-    dry_run = copies is not None and copies.dry_run
-    first = next(iter(each.values()))
-    tell_rules(first)
-    _check(typed, each)
+    is_dry_run = copies is not None and copies.dry_run
+    first_chosen = next(iter(chosen_by_model.values()))
+    tell_rules(first_chosen)
+    _check(typed, chosen_by_model)
     with ExitStack() as stack:
-        out = typed.out
-        if not first.first.save:
-            out = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run"
-        path = out or fresh_folder(first.first, first.suite, len(each))
-        if not dry_run:
+        path = typed.out
+        if not first_chosen.first.save:
+            path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run"
+        if path is None:
+            path = fresh_folder(first_chosen.first, first_chosen.suite, models=len(chosen_by_model))
+        if not is_dry_run:
             stack.enter_context(hold_folder(path))
-        command = _Command(each, path, typed, copies)
-        if copies is not None and dry_run:
+
+        command = _Command(chosen_by_model, path, typed=typed, copies=copies)
+        if copies is not None and is_dry_run:
             return command.finish(command.rehearse(copies))
         return command.finish(command.ask())
 
 
-def _check(typed: RunFlags, each: Mapping[str, Chosen]) -> None:
-    """Raises SettingsError for what does not go together."""
-    first = next(iter(each.values())).first
+def _check(typed: RunFlags, chosen_by_model: Mapping[str, Chosen]) -> None:
+    """Raise SettingsError for flags that do not fit together."""
+    first = next(iter(chosen_by_model.values())).first
     judges = typed.fail_under is not None and check_threshold(typed.fail_under) > 0
     if judges and first.seek is not None:
         raise SettingsError(
@@ -124,169 +129,237 @@ def _check(typed: RunFlags, each: Mapping[str, Chosen]) -> None:
         )
     if judges and first.until:
         raise SettingsError("--fail-under and --until ask for two verdicts. Give one.")
-    if first.seek is not None and len(each) > 1:
+    if first.seek is not None and len(chosen_by_model) > 1:
         raise SettingsError("--seek is for one model at a time. Give one --model.")
-    given = {
+    if judges or first.until:
+        return
+
+    verdict_flags = {
         "--junit": typed.junit is not None,
         "--on-undecided": typed.on_undecided != "fail",
         "--exit-zero": typed.exit_zero,
     }
-    for flag in (
-        flag for flag, is_given in given.items() if is_given and not judges and not first.until
-    ):
-        raise SettingsError(f"{flag} is of a verdict. Ask for one: --fail-under or --until.")
+    for flag, is_typed in verdict_flags.items():
+        if is_typed:
+            raise SettingsError(f"{flag} is of a verdict. Ask for one: --fail-under or --until.")
 
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A typed command: the families of each model, the folder of all, and how they are shown
-    and answered."""
+    """A typed command.
 
-    each: Mapping[str, Chosen]
+    Attributes:
+        chosen_by_model: The families of each model, by the name of its folder.
+        path: The folder of all models.
+        typed: The command's flags.
+        copies: The flags that set where copies of the model are; None if it runs here.
+    """
+
+    chosen_by_model: Mapping[str, Chosen]
     path: Path
     typed: RunFlags
     copies: Copies | None
 
     @property
     def settings(self) -> Settings:
-        """The first model's, with what all share."""
-        return next(iter(self.each.values())).first
+        """Return the first model's settings, for what all models share."""
+        return next(iter(self.chosen_by_model.values())).first
 
     def rehearse(self, copies: Copies) -> dict[Path, int]:
-        """Show what would start the copies, and ask nothing; the exit code of each model."""
+        """Show what would start the copies, send nothing, and return each model's exit code."""
         codes = dict[str, int]()
-        for name, chosen in self.each.items():
+        for name, chosen in self.chosen_by_model.items():
             codes[name] = 0
-            prompts = _rehearsed(chosen, self.path / name, copies.most)
+            prompts = _rehearse_model(chosen, self.path / name, most=copies.most)
             show(copies.script(self.path / name, max(1, prompts)))
-        return self._end_each(codes)
+        return self._end_models(codes)
 
     def ask(self) -> dict[Path, int]:
-        """Ask all models; the exit code of each that was begun."""
-        make = {name: partial(model_of, self.copies, run=self.path / name) for name in self.each}
-        observer = Terminal(self.each, self.path, self.typed)
-        models = ModelsInTurn(self.each, self.path, observer, make)
-        run_coroutine(try_servers(self.each))
+        """Run all models, and return the exit code of each that was started."""
+        make = {
+            name: partial(model_of, self.copies, run=self.path / name)
+            for name in self.chosen_by_model
+        }
+        observer = Terminal(self.chosen_by_model, self.path, typed=self.typed)
+        models = ModelsInTurn(self.chosen_by_model, self.path, observer=observer, make=make)
+        run_coroutine(try_servers(self.chosen_by_model))
         with terminable() as ending:
             try:
                 ending.run(models.run())
             except KeyboardInterrupt:
                 observer.interrupted()
-                observer.codes[observer.model] = interrupted(self.settings, self.path, ending.code)
-        return self._end_each(observer.codes)
+                code = interrupted(self.settings, self.path, code=ending.code)
+                observer.codes[observer.model] = code
+        return self._end_models(observer.codes)
 
-    def _end_each(self, by_name: Mapping[str, int]) -> dict[Path, int]:
-        """Show several models in one table, and where they are kept; the exit codes by
-        folder."""
-        codes = {self.path / name: code for name, code in by_name.items()}
-        if "" in self.each:
+    def _end_models(self, codes_by_name: Mapping[str, int]) -> dict[Path, int]:
+        """Show several models in one table, and return the exit codes by folder."""
+        codes = {self.path / name: code for name, code in codes_by_name.items()}
+        if "" in self.chosen_by_model:
             return codes
+
         if not self.typed.json:
             show("")
-            show_report(models_report(list(filter(is_run_folder, codes))))
+            show_report(models_report([path for path in codes if is_run_folder(path)]))
         if self.settings.save and not self.settings.quiet:
             page = f"needlemap report {self.path} -o report.html"
             tell(f"\nall: {self.path}\nreport: {page}")
         return codes
 
     def finish(self, codes: Mapping[Path, int]) -> int:
-        """Print the document and the verdicts, where they are wanted; the exit code of all runs
-        together. A verdict stands for its run, whatever was not measured and whichever limit
-        stopped it."""
-        judged = {path: self._judged(path, code) for path, code in codes.items()}
-        reports = {path: found for path, found in judged.items() if found is not None}
-        code = combined_code(
-            code_of(reports[path], self.typed) if path in reports else code
-            for path, code in codes.items()
-        )
+        """Print the verdicts or the JSON document, and return the exit code of all runs together.
+
+        A verdict decides the code of its run, even if a limit stopped the run or trials are
+        missing.
+        """
+        reports = dict[Path, Report]()
+        final_codes = list[int]()
+        for path, code in codes.items():
+            report = self._verdict_report(path, code)
+            if report is None:
+                final_codes.append(code)
+            else:
+                reports[path] = report
+                final_codes.append(code_of(report, self.typed))
+        final_code = combined_code(final_codes)
+
         if self.typed.json:
-            verdicts = {path: {"verdict": to_json(each)} for path, each in reports.items()}
-            runs = [
-                {**fields_of(path), **verdicts.get(path, {})}
-                for path in filter(is_run_folder, codes)
-            ]
-            found = most_serious(each.verdict for each in reports.values() if each.verdict)
-            result = {"result": found[0].plain("run")} if found else {}
-            show_json({**result, "runs": runs, "exit_code": code})
+            self._show_json(codes, reports, final_code)
         if self.typed.junit is not None:
             write_junit(self.typed.junit, list(reports.values()), self.typed.on_undecided)
-        for path, report in reports.items() if not self.typed.json else ():
-            show(to_text(report) if len(codes) == 1 else f"{path.name}: {to_text(report)}", end="")
-        return code
+        if not self.typed.json:
+            for path, report in reports.items():
+                text = to_text(report)
+                if len(codes) > 1:
+                    text = f"{path.name}: {text}"
+                show(text, end="")
+        return final_code
 
-    def _judged(self, path: Path, code: int) -> Report | None:
-        """The report of the verdict that was asked for, if any; none where settings are wrong,
-        and of what was cut."""
+    def _show_json(
+        self, codes: Mapping[Path, int], reports: Mapping[Path, Report], code: int
+    ) -> None:
+        """Print all runs, with their verdicts and the most serious verdict, as one document."""
+        runs = list[dict[str, Any]]()
+        for path in codes:
+            if is_run_folder(path):
+                fields = dict(fields_of(path))
+                if path in reports:
+                    fields["verdict"] = to_json(reports[path])
+                runs.append(fields)
+        document = dict[str, Any]()
+        verdicts = most_serious(report.verdict for report in reports.values() if report.verdict)
+        if verdicts:
+            document["result"] = verdicts[0].plain("run")
+        show_json({**document, "runs": runs, "exit_code": code})
+
+    def _verdict_report(self, path: Path, code: int) -> Report | None:
+        """Return the report of the verdict that a flag or a setting asks for.
+
+        Return None if there is no such flag, if settings are wrong, or after an interruption.
+        """
         if code in (WRONG_SETTINGS, *INTERRUPTED) or not is_run_folder(path):
             return None
-        name = path.name
         if self.settings.until:
             goal = Goal.of(self.settings.until, self.settings.scope)
-            first = load_run(goal.path)
-            return until_report(first, load_run(path), goal.margin, goal.scope, name)
+            return until_report(
+                load_run(goal.path),
+                load_run(path),
+                margin=goal.margin,
+                wanted=goal.scope,
+                name=path.name,
+            )
         if self.typed.fail_under is None:
             return None
-        return threshold_report(path, self.typed.fail_under, name)
+        return threshold_report(path, self.typed.fail_under, name=path.name)
 
 
 def model_of(copies: Copies | None, settings: Settings, run: Path) -> Model:
-    """Return the model that the settings name, here or as copies. run: where copies keep their
-    logs."""
-    return make_model(settings) if copies is None else copies.model(settings, run)
+    """Return the model that the settings name, here or as copies.
+
+    run: the folder where copies keep their logs.
+    """
+    if copies is None:
+        return make_model(settings)
+    return copies.model(settings, run)
 
 
-def _rehearsed(chosen: Chosen, path: Path, most: int) -> int:
-    """Say what the run would, and raise what it would; how many trials are left, of several
-    families at most at a time."""
-    if chosen.suite:
-        ahead = [look_ahead(settings, path / name) for name, settings in chosen.families.items()]
-        return max(
-            (most if each.trials is None else each.trials - (each.scored or 0)) for each in ahead
-        )
-    session = open_family(chosen.first, path).session
-    announce(session)
-    return len(session.todo)
+def _rehearse_model(chosen: Chosen, path: Path, most: int) -> int:
+    """Print and raise what a run would, and return how many trials are left to send.
+
+    For several families this is the largest number of one family, or `most` if it is not known
+    before their prompts are built.
+    """
+    if not chosen.suite:
+        session = open_family(chosen.first, path).session
+        announce(session)
+        return len(session.todo)
+
+    counts = list[int]()
+    for name, settings in chosen.families.items():
+        ahead = look_ahead(settings, path / name)
+        if ahead.trials is None:
+            counts.append(most)
+        else:
+            counts.append(ahead.trials - (ahead.scored or 0))
+    return max(counts)
 
 
 class Terminal(ShowingObserver):
-    """Tells on the terminal how the asking goes. model: the one that is asked. code: the worst
-    exit code of its families so far; codes: those of the models that were asked."""
+    """Print on the terminal how a run proceeds.
 
-    def __init__(self, each: Mapping[str, Chosen], home: Path, typed: RunFlags) -> None:
-        """home: the folder that was typed."""
-        super().__init__(Families(home, "", ("",)))
-        self._each, self._home = each, home
-        self.settings = next(iter(each.values())).first
-        self.model, self.code, self.codes = "", 0, dict[str, int]()
+    Attributes:
+        model: The name of the model that is running; '' for the only one.
+        settings: That model's settings, for what its families share.
+        code: The worst exit code of its families so far.
+        codes: The exit codes of the models that ended, by name.
+    """
+
+    def __init__(self, chosen_by_model: Mapping[str, Chosen], home: Path, typed: RunFlags) -> None:
+        """Show the runs below `home`, the folder that was typed."""
+        super().__init__(Families(home, "", names=("",)))
+        self._chosen_by_model = chosen_by_model
+        self._home = home
+        self.settings = next(iter(chosen_by_model.values())).first
+        self.model = ""
+        self.code = 0
+        self.codes = dict[str, int]()
         self._noted = False
-        self._maps, self._anywhere = not typed.json, typed.map
+        self._shows_maps = not typed.json
+        self._anywhere = typed.map
 
     def begins_model(self, name: str, asking: FamiliesToAsk) -> None:
-        """Print which of several models begins, and how many families it has."""
+        """Print which of several models starts, and how many families it has."""
         super().begins_model(name, asking)
-        chosen = self._each[name]
-        self.model, self.settings, self.code, self._noted = name, chosen.first, 0, False
+        chosen = self._chosen_by_model[name]
+        self.model = name
+        self.settings = chosen.first
+        self.code = 0
+        self._noted = False
         if self.settings.quiet:
             return
         if name:
-            at = list(self._each).index(name) + 1
-            tell(f"\nmodel {at} of {len(self._each)}: {self.settings.model}")
+            number = list(self._chosen_by_model).index(name) + 1
+            tell(f"\nmodel {number} of {len(self._chosen_by_model)}: {self.settings.model}")
         if chosen.suite:
             tell(families_line(chosen.suite, asking))
 
     def ends_model(self, name: str, outcomes: Mapping[str, Outcome]) -> None:
-        """Show what it came to."""
+        """Print the table of a model's families, and keep its exit code."""
         self.end()
         self.codes[name] = self.code
 
     def leaves_model(self, name: str, error: NeedlemapError) -> None:
-        """Print the error of one of several models; the others are still asked. Raises the
-        error of a single one."""
+        """Print the error of one of several models, so that the others still run.
+
+        Raises the error of a single model.
+        """
         if not name:
             super().leaves_model(name, error)
-        tell(f"needlemap: {self._each[name].first.model}: {error}")
-        limited = isinstance(error, LimitReached)
-        self.codes[name] = exit_code(NO_RESULT) if limited else WRONG_SETTINGS
+        tell(f"needlemap: {self._chosen_by_model[name].first.model}: {error}")
+        if isinstance(error, LimitReached):
+            self.codes[name] = exit_code(NO_RESULT)
+        else:
+            self.codes[name] = WRONG_SETTINGS
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
         """Print the model and the size of its run."""
@@ -300,40 +373,43 @@ class Terminal(ShowingObserver):
         self._noted = True
 
     def map_view(self, session: Session) -> type[MapView] | None:
-        """The map that fills in, or lines."""
-        return LiveMap if sys.stderr.isatty() and session.experiment.settings.seek is None else None
+        """Return the map that fills in, or None to print lines."""
+        if sys.stderr.isatty() and session.experiment.settings.seek is None:
+            return LiveMap
+        return None
 
     def goes_on(self, name: str, session: Session) -> None:
         """Print the result so far and the next step."""
         run = load_run(session.folder.path)
-        found = sought_in(run.about, run.records)
-        if found is not None and not self.settings.quiet:
-            tell(f"{length_line(found)} · {asked_line(found)} · {next_line(session)}")
+        result = sought_in(run.about, run.records)
+        if result is not None and not self.settings.quiet:
+            tell(f"{length_line(result)} · {asked_line(result)} · {next_line(session)}")
 
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
-        """Show what came of it, and what stopped it."""
+        """Show a family's result, and what stopped it."""
         if outcome.scored or session.done or not outcome.over:
             self._show(name, session)
-        self._adds(ending_code(outcome, session, self._home))
+        self._add_code(ending_code(outcome, session, path=self._home))
 
     def whole(self, name: str, session: Session) -> None:
-        """Show the result of a single family. Several have their table."""
-        if not name and not self.settings.quiet:
+        """Show the result of a single family. Several families have their table."""
+        if name:
+            return
+        if not self.settings.quiet:
             announce(session)
-        if not name:
-            self._show(name, session)
+        self._show(name, session)
 
     def left_out(self, name: str, error: NeedlemapError) -> None:
-        """Say so, and let the exit code say that something was not measured, or not asked."""
+        """Print why a family is left out, and count it for the exit code."""
         if isinstance(error, LimitReached):
-            rest = f" To go on: the same command with a higher limit and -o {self._home}"
-            tell(f"\nneedlemap: family '{name}' was not asked: {error}{rest}")
+            advice = f"To go on: the same command with a higher limit and -o {self._home}"
+            tell(f"\nneedlemap: family '{name}' was not asked: {error} {advice}")
         else:
             tell(f"\nneedlemap: family '{name}' is left out: {error}")
-        self._adds(exit_code(NO_RESULT))
+        self._add_code(exit_code(NO_RESULT))
 
-    def _adds(self, code: int) -> None:
-        """Let one more family's end count for the exit code."""
+    def _add_code(self, code: int) -> None:
+        """Count one more family's end for the exit code."""
         self.code = combined_code([self.code, code])
 
     def end(self) -> None:
@@ -341,51 +417,63 @@ class Terminal(ShowingObserver):
         if self.families.is_plain:
             return
         if not self.settings.quiet:
-            path, names = self.families.path, self.families.names
-            kept = f"\nsuite: {path}\nreport: needlemap report {path} -o report.html"
-            spent = spent_in(self.settings, map(self.families.folder, names)).spent_text()
-            tell(f"\n{spent}{kept if self.settings.save else ''}\n")
-        if self._maps:
+            folders = [self.families.folder(name) for name in self.families.names]
+            lines = f"\n{spent_in(self.settings, folders).spent_text()}"
+            if self.settings.save:
+                path = self.families.path
+                lines = f"{lines}\nsuite: {path}\nreport: needlemap report {path} -o report.html"
+            tell(f"{lines}\n")
+        if self._shows_maps:
             show_families(self.families)
 
     def interrupted(self) -> None:
-        """Show what there is: of one family on a terminal, where the map that filled in is
-        gone."""
+        """Show what was measured before an interruption.
+
+        For one family on a terminal this is the map again, because the map that filled in is gone.
+        """
         if not self.families.is_plain:
             self.end()
-        elif self._maps and (folder := RunFolder(self.families.path)).exists:
+            return
+        folder = RunFolder(self.families.path)
+        if self._shows_maps and folder.exists:
             show_report(map_report(load_run(folder), anywhere=self._anywhere))
 
     def _show(self, name: str, session: Session) -> None:
-        shown = not name and self._maps
-        if self.settings.quiet and not shown:
+        shows_map = not name and self._shows_maps
+        if self.settings.quiet and not shows_map:
             return
         run = load_run(session.folder, texts=False)
-        if shown:
+        if shows_map:
             show_result(session.experiment.settings, run, anywhere=self._anywhere)
         if not self.settings.quiet:
             show_usage(session, run)
 
 
 def show_result(settings: Settings, run: Loaded, *, anywhere: bool = False) -> None:
-    """The map, or without a terminal its lines, or what a run that seeks knows; and where it
-    is kept. anywhere: the map in any case."""
+    """Print a run's map or the length that it seeks, and where the run is kept.
+
+    anywhere: print the map without a terminal too, where lines are printed otherwise.
+    """
     show_report(map_report(run, anywhere=anywhere))
     if settings.save and not settings.quiet and run.folder is not None:
         path = run.folder.path
-        page, figure = (
-            f"needlemap report {path} -o report.html",
-            f"needlemap report {path} -o map.png",
-        )
+        page = f"needlemap report {path} -o report.html"
+        figure = f"needlemap report {path} -o map.png"
         tell(f"\nrun: {path}\npage: {page}\nfigure: {figure}")
 
 
 def show_usage(session: Session, run: Loaded) -> None:
-    """What the server counted, where that is worth a word."""
+    """Print how answers ended, and what a server and a judge counted, if it is worth a line."""
     experiment = session.experiment
-    remote, framing = experiment.traits.remote, experiment.settings.framing_tokens
-    own = experiment.tokenizer.name.startswith("server:")
-    records = session.folder.records(texts=False)
-    lines = usage_lines(records, remote=remote, framing_tokens=framing, own=own)
-    for line in (*ended_lines(run), *lines, *judge_lines(session.folder.every_record(texts=False))):
+    lines = [
+        *ended_lines(run),
+        *usage_lines(
+            session.folder.records(texts=False),
+            remote=experiment.traits.remote,
+            framing_tokens=experiment.settings.framing_tokens,
+            own=experiment.tokenizer.name.startswith("server:"),
+        ),
+        *judge_lines(session.folder.every_record(texts=False)),
+    ]
+    for line in lines:
         tell(line)

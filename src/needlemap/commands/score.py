@@ -1,7 +1,7 @@
-"""`needlemap score`: score answers made elsewhere, line by line, or a run's answers anew.
+"""Run `needlemap score`: score each line of a file of answers, or score a run's answers again.
 
-Nothing is asked again. A run's prompts are rebuilt from run.json, for their references and to
-be sure that they are the ones that were asked.
+No request is sent to the model. A run's prompts are rebuilt from run.json, for their references
+and to be sure that they are the prompts that were sent.
 """
 
 from __future__ import annotations
@@ -45,123 +45,164 @@ from needlemap.trials import Keys, Trial
 from needlemap.trials.build import Experiment, prepare
 from needlemap.untrusted import read_json
 
+# Fields that may hold a line's answer and its reference. The first that holds a text counts.
 _ANSWERS = ("answer", "prediction", "response")
 _REFERENCES = ("reference", "needle")
-_TEXTS, _LISTS = ("needle", "question", "none", "like"), ("decoys", "choices", "owners")
-_MOST_TEXTS = 10_000  # of a list: scorers look for each in the answer
-_MOST = 1 << 30  # bytes of a file of answers
+# Fields of a reference that hold a text, and those that hold a list of texts.
+_TEXTS = ("needle", "question", "none", "like")
+_LISTS = ("decoys", "choices", "owners")
+# A list's largest length, because scorers look for each of its texts in the answer.
+_MAX_TEXTS = 10_000
+_MAX_FILE_BYTES = 1 << 30
+# What a time limit cuts off, for its message.
 _SCORING = "while answers were scored"
-_RETRIES = 6  # of a judge's connection
+# How often a judge's failed request is sent again.
+_RETRIES = 6
 
 
 def score_command(
     path: Path, scorer: str, options: list[str], out: Path | None, *, trusted: bool = False
 ) -> int:
-    """Score a file or a run's folder; 1 if something could not be scored. trusted: follow a run
-    that this machine did not begin."""
-    chosen = mapping_of("scorer_options", options)
+    """Score a file or a run's folder, and return the exit code.
+
+    options: of the scorer, as NAME=VALUE. out: a file or a folder for the scores; None for
+    standard output or the run's own folder. trusted: score a run that another machine started.
+    """
+    scorer_options = mapping_of("scorer_options", options)
     if not path.is_dir():
-        return _file(path, scorer, chosen, out)
+        return _score_file(path, scorer, options=scorer_options, out=out)
     if out is not None:
         check_origin(out, trusted)
-    return _run(CheckedRun.of(path, trusted), scorer, chosen, out)
+    return _score_run(CheckedRun.of(path, trusted), scorer, options=scorer_options, out=out)
 
 
-def _run(run: CheckedRun, scorer: str, options: dict[str, Any], out: Path | None) -> int:
-    """Score a run's answers anew, in its own folder or into a new one, and draw its map."""
-    path, before = run.folder.path, run.about.scorer
-    experiment = with_scorer(run, scorer, options)
+def _score_run(run: CheckedRun, scorer: str, options: dict[str, Any], out: Path | None) -> int:
+    """Score a run's answers again, in its own folder or into a new one, and draw its map."""
+    path = run.folder.path
+    previous_scorer = run.about.scorer
+    experiment = with_scorer(run, scorer, options=options)
     with cut_off(_SCORING):
-        records = asyncio.run(rescore(run, experiment, out or path))
+        records = asyncio.run(rescore(run, experiment, out=out or path))
+
     scored = sum(record.scored for record in records)
-    say = f"{counted(scored, 'answer')} scored anew" if records else "nothing is left to score"
-    tell("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]))
-    if out is None and before != run.folder.about().scorer:
-        now = f"report, compare and a resume of {path} go by these scores from now on."
-        tell(f"{now} To go back: {how_to_score(str(path), before)}")
+    result = "nothing is left to score"
+    if records:
+        result = f"{counted(scored, 'answer')} scored anew"
+    tell("\n".join([f"{result}, scorer {scorer}; nothing was asked", *judge_lines(records)]))
+    if out is None and previous_scorer != run.folder.about().scorer:
+        tell(
+            f"report, compare and a resume of {path} go by these scores from now on. "
+            f"To go back: {how_to_score(str(path), previous_scorer)}"
+        )
     show_result(experiment.settings, load_run(out or path))
     return exit_code(PASS if scored == len(records) else NO_RESULT)
 
 
-def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) -> int:
-    """Write each line with its score, and the mean to standard error."""
-    made = find_scorer(scorer)(**options)
+def _score_file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) -> int:
+    """Write each line with its score, and print the mean to standard error."""
+    file_scorer = find_scorer(scorer)(**options)
     rows = _read(file)
     if not rows:
         raise SettingsError(f"'{file}' holds no line to score.")
-    scored = list[dict[str, Any]]()
+    results = list[dict[str, Any]]()
     with suppress(TimeUp), cut_off(_SCORING):
-        asyncio.run(_score_all(made, rows, scored))
-    scored += [_late(made, row) for row in rows[len(scored) :]]
-    lines = whole_characters("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in scored))
+        asyncio.run(_score_all(file_scorer, rows, results=results))
+    results += [_late(file_scorer, row) for row in rows[len(results) :]]
+
+    lines = whole_characters("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in results))
     if out is None:
         show_data(lines)
     else:
         write_report(out, lines.encode())
-    shares = [row["score"] for row in scored if row["score"] is not None]
-    mean = f"{sum(shares) / len(shares):.2f}" if shares else "-"
-    unread = sum(bool(row.get("unreadable")) for row in scored)
-    also = f", {unread} unreadable" if unread else ""
-    for kind, words in _first_failures(scored).items():
-        tell(f"not scored: {kind}: {words}")
-    tell(
-        f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored{also}), scorer "
-        f"{scorer}"
-    )
-    return exit_code(PASS if len(shares) == len(scored) else NO_RESULT)
+
+    scores = [row["score"] for row in results if row["score"] is not None]
+    mean = f"{sum(scores) / len(scores):.2f}" if scores else "-"
+    counts = f"n={len(scores)}, {len(results) - len(scores)} not scored"
+    unreadable = sum(bool(row.get("unreadable")) for row in results)
+    if unreadable:
+        counts = f"{counts}, {unreadable} unreadable"
+    for kind, reason in _first_failures(results).items():
+        tell(f"not scored: {kind}: {reason}")
+    tell(f"mean {mean} ({counts}), scorer {scorer}")
+    return exit_code(PASS if len(scores) == len(results) else NO_RESULT)
 
 
-def _first_failures(scored: list[dict[str, Any]]) -> dict[str, str]:
-    """Why lines have no score: of each kind the words of the first."""
-    found = dict[str, str]()
-    for row in scored:
+def _first_failures(results: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the first reason of each kind of failure."""
+    reasons = dict[str, str]()
+    for row in results:
         if row["score"] is None and row.get("failure"):
-            found.setdefault(str(row["failure"]), str(row.get("error", "")))
-    return found
+            reasons.setdefault(str(row["failure"]), str(row.get("error", "")))
+    return reasons
 
 
 async def _score_all(
-    scorer: Scorer, rows: list[dict[str, Any]], scored: list[dict[str, Any]]
+    scorer: Scorer, rows: list[dict[str, Any]], results: list[dict[str, Any]]
 ) -> None:
-    """Append each line with its score. Raises TimeUp in the middle of one that never waits."""
+    """Append each line with its score to `results`.
+
+    Raises TimeUp if the time ends within a scorer that never waits.
+    """
     try:
         scorer.open()
         for row in rows:
-            scored.append(await _scored(scorer, row))
+            results.append(await _score_row(scorer, row))
     finally:
         await scorer.close()
 
 
+def _unscored(scorer: Scorer, row: dict[str, Any], failure: Failure, error: str) -> dict[str, Any]:
+    """Return a line with the reason why it has no score."""
+    return {
+        **row,
+        "score": None,
+        "scorer": scorer.name,
+        "rule": rule_of(scorer),
+        "failure": failure,
+        "error": error,
+    }
+
+
 def _late(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
-    """A line that was not scored when the time was up."""
-    words = "Not scored when the time was up."
-    by = {"scorer": scorer.name, "rule": rule_of(scorer)}
-    return {**row, "score": None, **by, "failure": Failure.SKIPPED, "error": words}
+    """Return a line that was not scored when the time was up."""
+    return _unscored(scorer, row, failure=Failure.SKIPPED, error="Not scored when the time was up.")
 
 
-async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
-    """A line with score (0 to 100), native score and what decided it. Thinking is no part of
-    its answer."""
+async def _score_row(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
+    """Return a line with its score (0 to 100), its native score and what decided them.
+
+    Thinking is not part of the answer.
+    """
     if waits_s() == 0:
         return _late(scorer, row)
-    fields: dict[str, Any] = {name: str(row.get(name) or "") for name in _TEXTS}
-    fields |= {name: tuple(map(str, row.get(name) or ())) for name in _LISTS}
+
+    texts = {name: str(row.get(name) or "") for name in _TEXTS}
+    lists = {name: tuple(map(str, row.get(name) or ())) for name in _LISTS}
+    fields: dict[str, Any] = {**texts, **lists}
     reference = Reference(_text(row, _REFERENCES), _keywords(row), **fields)
-    answer = parted(_text(row, _ANSWERS)).answer  # as a run does, so that both score alike
-    by = {"scorer": scorer.name, "rule": rule_of(scorer)}
+    # A run parts thinking from the answer in the same way, so that both score alike.
+    answer = parted(_text(row, _ANSWERS)).answer
     try:
         async with asyncio.timeout(waits_s()):
-            score = await Scoring(scorer, answer, reference).score(_RETRIES)
+            score = await Scoring(scorer, answer, reference=reference).score(_RETRIES)
     except TimeoutError:
         return _late(scorer, row)
     except Unmeasured as failure:
-        return {**row, "score": None, **by, "failure": failure.failure, "error": str(failure)}
+        return _unscored(scorer, row, failure=failure.failure, error=str(failure))
     except NeedlemapError:
         raise
-    except Exception as error:  # of a scorer of somebody's own
-        return {**row, "score": None, **by, "failure": Failure.SCORER, "error": raised_by(error)}
-    said = {"native": score.native, **by, "why": dict(score.why), "unreadable": score.unreadable}
-    return {**row, "score": score.share * 100, **said}
+    except Exception as error:
+        # A scorer of another package can raise anything.
+        return _unscored(scorer, row, failure=Failure.SCORER, error=raised_by(error))
+    return {
+        **row,
+        "score": score.share * 100,
+        "native": score.native,
+        "scorer": scorer.name,
+        "rule": rule_of(scorer),
+        "why": dict(score.why),
+        "unreadable": score.unreadable,
+    }
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
@@ -170,50 +211,65 @@ def _read(file: Path) -> list[dict[str, Any]]:
             f"No file at '{file}'. Give JSON Lines with 'answer' and 'reference' in each line."
         )
     rows = []
-    for number, line in enumerate(read_regular(file, _MOST).split(b"\n"), 1):
+    for number, line in enumerate(read_regular(file, _MAX_FILE_BYTES).split(b"\n"), 1):
         if not line.strip():
             continue
         try:
             row = read_json(line)
         except ValueError as error:
             raise NeedlemapError(f"{file}, line {number}: not JSON ({error}).") from None
-        rows.append(_checked(row, file, number))
+        rows.append(_check_row(row, f"{file}, line {number}"))
     return rows
 
 
-def _checked(row: Any, file: Path, number: int) -> dict[str, Any]:
+def _check_row(row: Any, place: str) -> dict[str, Any]:
+    """Return a line's fields. Raises NeedlemapError for a field that cannot be scored.
+
+    place: the file and the line, for messages.
+    """
     for names in (_ANSWERS, _REFERENCES):
         if not isinstance(row, dict) or not any(isinstance(row.get(name), str) for name in names):
-            keys = row if isinstance(row, dict) else ()
-            hint = did_you_mean(names[0], map(str, keys)) if keys else ""
-            held = next((name for name in names if isinstance(row, dict) and name in row), None)
-            kind = f"field '{held}' holds no text. Write it in quotation marks." if held else None
-            said = kind or f"no text in field '{names[0]}'. {hint}".rstrip()
-            raise NeedlemapError(f"{file}, line {number}: {said}")
+            raise NeedlemapError(f"{place}: {_missing_text(row, names)}")
     if not all(isinstance(word, str) for word in _keywords(row)):
-        raise NeedlemapError(f"{file}, line {number}: field 'keywords' must be a list of texts.")
-    # It is a pattern, and a stranger's may try for ever.
+        raise NeedlemapError(f"{place}: field 'keywords' must be a list of texts.")
+    # A pattern of another program may take for ever to match.
     if row.get("like") and not is_own_pattern(str(row["like"])):
         raise NeedlemapError(
-            f"{file}, line {number}: field 'like' is a pattern that none of needlemap's tasks "
-            f"makes. Leave it out."
+            f"{place}: field 'like' is a pattern that none of needlemap's tasks makes. Leave it "
+            f"out."
         )
     for name in ("keywords", *_LISTS):
         values = row.get(name) or ()
-        if name != "keywords" and not isinstance(values, list | tuple):
-            raise NeedlemapError(f"{file}, line {number}: field '{name}' must be a list of texts.")
-        if isinstance(values, list | tuple) and len(values) > _MOST_TEXTS:
+        is_list = isinstance(values, list | tuple)
+        # The only keyword may be a text.
+        if name != "keywords" and not is_list:
+            raise NeedlemapError(f"{place}: field '{name}' must be a list of texts.")
+        if is_list and len(values) > _MAX_TEXTS:
             raise NeedlemapError(
-                f"{file}, line {number}: field '{name}' holds {len(values):,} texts, and at most "
-                f"{_MOST_TEXTS:,} are looked for."
+                f"{place}: field '{name}' holds {len(values):,} texts, and at most "
+                f"{_MAX_TEXTS:,} are looked for."
             )
     return dict(row)
 
 
+def _missing_text(row: Any, names: tuple[str, ...]) -> str:
+    """Return what is wrong with a line of which none of these fields holds a text."""
+    if isinstance(row, dict):
+        for name in names:
+            if name in row:
+                return f"field '{name}' holds no text. Write it in quotation marks."
+    message = f"no text in field '{names[0]}'."
+    if isinstance(row, dict) and row:
+        message = f"{message} {did_you_mean(names[0], map(str, row))}".rstrip()
+    return message
+
+
 def _keywords(row: dict[str, Any]) -> tuple[Any, ...]:
-    """A line's keywords: a list, or one text."""
+    """Return a line's keywords, which are a list or one text."""
     words = row.get("keywords") or row.get("keyword") or ()
-    return tuple(words) if isinstance(words, (list, tuple)) else (words,)
+    if isinstance(words, (list, tuple)):
+        return tuple(words)
+    return (words,)
 
 
 def _text(row: dict[str, Any], names: tuple[str, ...]) -> str:
@@ -221,11 +277,13 @@ def _text(row: dict[str, Any], names: tuple[str, ...]) -> str:
 
 
 def with_scorer(run: CheckedRun, scorer: str, options: Mapping[str, Any]) -> Experiment:
-    """All that a run asked, to be scored by another scorer. Raises NeedlemapError if it cannot
-    be rebuilt."""
+    """Return a run's experiment with another scorer.
+
+    Raises NeedlemapError if the prompts cannot be rebuilt.
+    """
     settings = run.settings(scorer=scorer, scorer_options=dict(options))
-    whole = with_cells(settings, run.about.cells)
-    experiment = prepare(whole, asked=False)
+    settings = with_cells(settings, run.about.cells)
+    experiment = prepare(settings, asked=False)
     if experiment.scorer.passes:
         raise SettingsError(
             f"Scorer '{scorer}' asks the model anew. Type: needlemap run --scorer {scorer}"
@@ -234,85 +292,99 @@ def with_scorer(run: CheckedRun, scorer: str, options: Mapping[str, Any]) -> Exp
 
 
 async def rescore(run: CheckedRun, experiment: Experiment, out: Path) -> list[Record]:
-    """Score all answers that have no such score in `out` (the same folder, or a new one).
-    Returns the new records.
+    """Score all answers that have no such score in `out`, and return the new records.
 
-    Raises NeedlemapError when `out` holds another run or another process writes to it, TimeUp
-    where time ended before all were scored.
+    out: the run's own folder, or a new one. Raises NeedlemapError if `out` holds another run or
+    another process writes to it, and TimeUp if the time ends before all answers are scored.
     """
-    folder, target = run.folder, RunFolder(out)
+    folder = run.folder
+    target = RunFolder(out)
     if out.resolve() != folder.path.resolve() and target.exists:
         check_same(target, experiment)
-    trials, keys = experiment.trials, experiment.keys
-    kept = (
-        each for each in folder.every_record() if each.answer is not None or not each.is_skipped
+    sent_records = (
+        record
+        for record in folder.every_record()
+        if record.answer is not None or not record.is_skipped
     )
-    asked = latest_asked(kept, trials, keys)
+    sent = latest_asked(sent_records, experiment.trials, keys=experiment.keys)
+
     async with AsyncExitStack() as stack:
         writer = stack.enter_context(closing(Writer(target)))
-        writer.describe(_about(run, target, experiment))
-        scored = [record for record in target.records() if record.scored]
-        done = {trial.key for trial, _ in latest_asked(scored, trials, keys)}
-        todo = [(trial, record) for trial, record in asked if trial.key not in done]
+        writer.describe(_about(run, target, experiment=experiment))
+        scored_records = [record for record in target.records() if record.scored]
+        scored = latest_asked(scored_records, experiment.trials, keys=experiment.keys)
+        scored_keys = {trial.key for trial, _ in scored}
+        todo = [(trial, record) for trial, record in sent if trial.key not in scored_keys]
         if not todo:
             return []
-        await make_ready(experiment.scorer, todo[0][0], stack)
+
+        first_trial, _ = todo[0]
+        await make_ready(experiment.scorer, first_trial, stack)
         pacer = Pacer(experiment.settings.concurrency)
-        tasks = [_one(experiment, trial, record, writer, pacer) for trial, record in todo]
-        made = [record for record in await together(tasks) if record is not None]
-        if len(made) < len(todo):
+        tasks = [
+            _rescore_one(experiment, trial, record=record, writer=writer, pacer=pacer)
+            for trial, record in todo
+        ]
+        new_records = [record for record in await together(tasks) if record is not None]
+        if len(new_records) < len(todo):
             raise TimeUp(
-                f"The time limit ended: {len(made):,} of {len(todo):,} answers were scored, and "
-                "are kept. To go on: the same command, with a longer --limit-time."
+                f"The time limit ended: {len(new_records):,} of {len(todo):,} answers were scored, "
+                "and are kept. To go on: the same command, with a longer --limit-time."
             )
-        return made
+        return new_records
 
 
 def latest_asked(
     records: Iterable[Record], trials: Iterable[Trial], keys: Keys
 ) -> list[tuple[Trial, Record]]:
-    """Each trial that was asked, with its last record that holds an answer, else its last.
-    Trials are identified by their place and their prompt's hash."""
-    by_place = {
+    """Return each trial that was sent with its last record that holds an answer, or its last.
+
+    Trials are identified by their place and their prompt's hash. Raises NeedlemapError if the
+    prompt of a record cannot be rebuilt.
+    """
+    trial_by_place = {
         (cell.length_tokens, cell.depth, repeat, trial.second): trial
         for trial in trials
         for repeat, cell in trial.places
     }
-    found: dict[str, tuple[Trial, Record]] = {}
+    latest: dict[str, tuple[Trial, Record]] = {}
     for record in records:
-        trial = by_place.get((record.length_tokens, record.depth, record.repeat, record.second))
+        place = (record.length_tokens, record.depth, record.repeat, record.second)
+        trial = trial_by_place.get(place)
         if trial is None or record.prompt is None or record.prompt.sha256 != trial.prompt.sha256:
             raise NeedlemapError(
                 f"The prompt of length {record.length_tokens}, depth {percent(record.depth):g} and "
-                f"repeat "
-                f"{record.repeat} cannot be rebuilt as it was asked: the haystack, a template or "
-                f"needlemap "
-                f"changed since."
+                f"repeat {record.repeat} cannot be rebuilt as it was asked: the haystack, a "
+                f"template or needlemap changed since."
             )
-        asked = record.asked
-        if record.answer is not None or asked not in found or found[asked][1].answer is None:
-            key = keys.key(asked, trial.item.reference)
-            found[asked] = replace(trial, asked=asked, key=key), record
-    return list(found.values())
+        request = record.asked
+        if record.answer is None and request in latest and latest[request][1].answer is not None:
+            continue
+        key = keys.key(request, trial.item.reference)
+        latest[request] = (replace(trial, asked=request, key=key), record)
+    return list(latest.values())
 
 
-async def _one(
+async def _rescore_one(
     experiment: Experiment, trial: Trial, record: Record, writer: Writer, pacer: Pacer
 ) -> Record | None:
-    """Score one answer and keep its record; what has no answer keeps its failure. None where
-    time is up before."""
-    settings, scorer = experiment.settings, experiment.scorer
-    maker = RecordMaker(settings, scorer, Prices.of(settings))
-    score: Score | Unmeasured = Unmeasured(Failure.MODEL, record.error or "")
+    """Score one answer and write its record, or return None if the time is up before.
+
+    A record without an answer keeps its failure.
+    """
     if waits_s() == 0:
         return None
+    settings = experiment.settings
+    scorer = experiment.scorer
+    score: Score | Unmeasured = Unmeasured(Failure.MODEL, record.error or "")
     if record.answer is not None:
-        said = whole_answer(trial.prompt.answer_prefix, record.answer)
+        answer = whole_answer(trial.prompt.answer_prefix, record.answer)
         try:
             async with asyncio.timeout(waits_s()) as time:
-                scoring = Scoring(scorer, said, trial.item.reference)
+                scoring = Scoring(scorer, answer, reference=trial.item.reference)
                 score = await scoring.score(settings.retries, pacer)
         except TimeoutError as error:
+            # The scorer's own time limit raises the same.
             if time.expired():
                 return None
             score = raised(error, Failure.SCORER)
@@ -322,22 +394,32 @@ async def _one(
             score = failure
         except Exception as error:
             score = raised(error, Failure.SCORER)
-    new = scored_anew(record, maker.make(trial, answer_of(record), score, record.attempts))
+
+    maker = RecordMaker(settings, scorer, Prices.of(settings))
+    new_record = maker.make(trial, answer_of(record), score, record.attempts)
+    new_record = scored_anew(record, new_record)
     if record.answer is None:
-        new = new.model_copy(update={"failure": record.failure, "error": record.error})
-    await writer.append(new)
-    return new
+        failure_fields = {"failure": record.failure, "error": record.error}
+        new_record = new_record.model_copy(update=failure_fields)
+    await writer.append(new_record)
+    return new_record
 
 
 def _about(run: CheckedRun, target: RunFolder, experiment: Experiment) -> RunFile:
-    """run.json of the run once it is scored so. The folder's earlier scores stay, and are
-    named."""
-    before, settings = run.about, experiment.settings
-    now = scorer_about(experiment.scorer)
-    chosen = {"scorer": settings.scorer, "scorer_options": settings.scorer_options}
-    earlier = []
+    """Return the run.json of a run with its new scorer.
+
+    The run's own folder keeps its earlier scores, so run.json names their scorers.
+    """
+    scorer = scorer_about(experiment.scorer)
+    earlier_scorers = []
     if target.path.resolve() == run.folder.path.resolve():
-        known = (*before.earlier_scorers, before.scorer)
-        earlier = [each for each in known if each != now]
-    changed = before.model_copy(update={"scorer": now, "earlier_scorers": earlier})
-    return signed(changed.with_settings(chosen))
+        earlier_scorers = [
+            earlier
+            for earlier in (*run.about.earlier_scorers, run.about.scorer)
+            if earlier != scorer
+        ]
+    about = run.about.model_copy(update={"scorer": scorer, "earlier_scorers": earlier_scorers})
+    settings = experiment.settings
+    return signed(
+        about.with_settings({"scorer": settings.scorer, "scorer_options": settings.scorer_options})
+    )
