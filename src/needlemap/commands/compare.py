@@ -1,4 +1,4 @@
-"""`needlemap compare`: two runs that were asked. Is B no worse than A, and where to look."""
+"""Run `needlemap compare`: report whether run B is worse than run A, and where they differ."""
 
 from __future__ import annotations
 
@@ -17,67 +17,99 @@ from needlemap.text import printable, tell
 
 
 def scope_of(typed: str) -> Scope:
-    """The scope that was typed."""
+    """Return the scope of a typed word, which is one of two."""
     return "new" if typed == "new" else "these"
 
 
 def points_of(typed: CompareFlags) -> float | None:
-    """The margin in points, from either flag; None without. Raises SettingsError for what means
-    nothing."""
-    margin, older, percent = typed.margin, typed.fail_if_worse, typed.fail_if_answers_differ
-    if None not in (margin, older) and margin != older:
+    """Return the margin in points, from either flag, or None without a margin.
+
+    Raises SettingsError for flags that do not fit together.
+    """
+    points = typed.margin
+    if points is None:
+        points = typed.fail_if_worse
+    elif typed.fail_if_worse is not None and typed.fail_if_worse != points:
         raise SettingsError("--fail-if-worse is the older name of --margin. Give one of them.")
+    percent = typed.fail_if_answers_differ
     if percent is not None and not 0 <= percent <= 100:
         raise SettingsError(
             f"--fail-if-answers-differ is in percent, from 0 to 100, got {percent:g}."
         )
-    points = older if margin is None else margin
-    given = {
+    if points is not None or percent is not None:
+        return points
+
+    verdict_flags = {
         "--junit": typed.junit is not None,
         "--on-undecided": typed.on_undecided != "fail",
         "--exit-zero": typed.exit_zero,
     }
-    for flag in (flag for flag, is_given in given.items() if is_given):
-        if points is None and percent is None:
+    for flag, is_typed in verdict_flags.items():
+        if is_typed:
             raise SettingsError(f"{flag} is of a verdict. Ask for one: --margin 2")
-    return points
+    return None
 
 
 def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
-    """Compare and print; the exit code of the verdict, 0 where none was asked for."""
+    """Compare two runs, print the report, and return the exit code of its verdict.
+
+    Return 0 if the flags ask for no verdict. Raises SettingsError.
+    """
     points = points_of(typed)
     if is_address(first) or is_address(second):
         raise SettingsError(
             "compare reads two runs' folders. Two servers: needlemap ab --arm a=http://... --arm "
             "b=http://..."
         )
-    both = families_of(first), families_of(second)
-    read = load_any(*both, tuple(typed.label or ()), typed.metric)
-    noise = [load_any(both[0], families_of(run), (), typed.metric) for run in typed.noise or ()]
-    for run in (run for two in read.values() for run in two):
-        for note in run.notes:
-            tell(f"note: {printable(run.path)}: {printable(note)}")
+    families_a = families_of(first)
+    families_b = families_of(second)
+    runs = load_any(
+        families_a,
+        families_b,
+        labels=tuple(typed.label or ()),
+        metric=typed.metric,
+    )
+    noise = [
+        load_any(families_a, families_of(path), metric=typed.metric) for path in typed.noise or ()
+    ]
+    for pair in runs.values():
+        for run in pair:
+            for note in run.notes:
+                tell(f"note: {printable(run.path)}: {printable(note)}")
+
     comparison, names = compare_runs(
-        *both,
-        read,
-        points,
+        families_a,
+        families_b,
+        read=runs,
+        margin=points,
         wanted=scope_of(typed.scope),
         sequential=typed.sequential,
         noise=noise,
     )
-    most = typed.fail_if_answers_differ
-    same = None if most is None else same_answers(comparison, most)
-    return show_finding(comparison_report(comparison, names, typed.answers, same), typed)
+    verdict = None
+    if typed.fail_if_answers_differ is not None:
+        verdict = same_answers(comparison, typed.fail_if_answers_differ)
+    report = comparison_report(comparison, names, answers=typed.answers, same=verdict)
+    return show_finding(report, typed)
 
 
-def same_answers(comparison: Comparison, most: float) -> Verdict:
-    """Whether at most so many percent of the answers differ. Raises SettingsError where there
-    is none."""
-    n = sum(each.n for each in comparison.answers)
-    if not n:
+def same_answers(comparison: Comparison, most_percent: float) -> Verdict:
+    """Return PASS if at most `most_percent` of the answers differ, else FAIL.
+
+    Raises SettingsError if there are no answers.
+    """
+    pairs = sum(cell.n for cell in comparison.answers)
+    if not pairs:
         raise SettingsError("--fail-if-answers-differ needs answers, and the first run has none.")
-    differing = sum(each.differing for each in comparison.answers)
-    share = 100 * differing / n
-    word: Word = PASS if share <= most + 1e-9 else FAIL
-    claim = f"{share:.1f} % of the answers differ, allowed {most:g}"
-    return Verdict(word, claim, f"{differing:,} of {n:,} pairs", "these prompts")
+    differing = sum(cell.differing for cell in comparison.answers)
+    percent = 100 * differing / pairs
+    word: Word = FAIL
+    # A share that rounding alone puts above the bound passes.
+    if percent <= most_percent + 1e-9:
+        word = PASS
+    return Verdict(
+        word,
+        f"{percent:.1f} % of the answers differ, allowed {most_percent:g}",
+        evidence=f"{differing:,} of {pairs:,} pairs",
+        scope="these prompts",
+    )

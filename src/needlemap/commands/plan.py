@@ -1,6 +1,6 @@
-"""`needlemap plan` and `prompts`: what a run would ask and cost.
+"""Run `needlemap plan` and `needlemap prompts`: show what a run would send and cost.
 
-Nothing is asked here. Prompts are JSON Lines, for people who ask their models themselves.
+No request is sent here. Prompts are JSON Lines, for people who send them to a model themselves.
 """
 
 from __future__ import annotations
@@ -24,68 +24,93 @@ from needlemap.text import show_data, tell
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 
-_SOMETIMES = ("decoys", "choices", "none", "like", "owners")  # what only some references have
+# Fields that only some references have.
+_OPTIONAL_FIELDS = ("decoys", "choices", "none", "like", "owners")
 
 
-def plan_command(each: Mapping[str, Chosen], typed: PlanFlags) -> None:
-    """Print the plan of each model, and of several their sum."""
+def plan_command(chosen_by_model: Mapping[str, Chosen], typed: PlanFlags) -> None:
+    """Print the plan of each model, and the sum of several."""
     shape = Shape.of_config(typed.model_config) if typed.model_config else None
     terms = Terms(
-        typed.workers, typed.tokens_per_second, shape, typed.cache_tokens, typed.cache_block
+        typed.workers,
+        typed.tokens_per_second,
+        shape=shape,
+        cache_tokens=typed.cache_tokens,
+        cache_block=typed.cache_block,
     )
-    report = plan_report(each, terms)
+    report = plan_report(chosen_by_model, terms)
     if typed.json:
         show_json(to_json(report))
     else:
         show_report(report)
 
 
-def prompts_command(each: Mapping[str, Chosen], out: Path | None) -> None:
-    """Write all prompts, family by family in the order a run would ask them."""
-    chosen = only_model(each)
+def prompts_command(chosen_by_model: Mapping[str, Chosen], out: Path | None) -> None:
+    """Write all prompts, family by family in the order in which a run would send them."""
+    chosen = only_model(chosen_by_model)
     tell_rules(chosen)
     if out is None:
         _write(show_data, chosen)
         return
+
     refuse_link(out)
     with out.open("w", encoding="utf-8") as file:
-        count, tokens = _write(file.write, chosen)
+        prompts, tokens = _write(file.write, chosen)
     families = f" of {len(chosen.families)} families" if chosen.suite else ""
-    tell(f"{count:,} prompts{families}, {tokens:,} tokens: {out}")
+    tell(f"{prompts:,} prompts{families}, {tokens:,} tokens: {out}")
 
 
 def _write(write: Callable[[str], object], chosen: Chosen) -> tuple[int, int]:
-    """How many prompts and tokens were written; of several families each line says which."""
-    count, tokens, told = 0, 0, set[str]()
+    """Write prompts, and return how many there are and how many tokens they have.
+
+    If there are several families, each line names its own.
+    """
+    prompts = 0
+    tokens = 0
+    printed_notes = set[str]()
     for name, settings in chosen.families.items():
-        experiment, family = prepare(settings), {"family": name} if name else {}
-        tell_notes(experiment, told)
+        experiment = prepare(settings)
+        tell_notes(experiment, printed_notes)
         for trial in ordered(experiment.trials, settings.mode):
-            write(json.dumps({**family, **prompt_line(trial)}, ensure_ascii=False) + "\n")
-        count += len(experiment.trials)
+            fields = prompt_line(trial)
+            if name:
+                fields = {"family": name, **fields}
+            write(json.dumps(fields, ensure_ascii=False) + "\n")
+        prompts += len(experiment.trials)
         tokens += sum(trial.prompt.tokens for trial in experiment.trials)
-    return count, tokens
+    return prompts, tokens
 
 
 def prompt_line(trial: Trial) -> dict[str, Any]:
-    """One prompt with what scoring its answer needs. Depths in percent."""
-    prompt, reference = trial.prompt, trial.item.reference
-    messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
-    also = [{"depth": percent(cell.depth), "repeat": repeat} for repeat, cell in trial.also]
-    return {
+    """Return a prompt with the fields that scoring its answer needs. Depths are in percent."""
+    prompt = trial.prompt
+    reference = trial.item.reference
+    fields: dict[str, Any] = {
         "key": trial.key,
         "length": trial.cell.length_tokens,
         "depth": percent(trial.cell.depth),
         "repeat": trial.repeat,
-        **({"also": also} if also else {}),
-        "tokens": prompt.tokens,
-        "needles": [
-            {"meant": percent(n.meant), "realised": percent(n.realised)} for n in prompt.needles
-        ],
-        **({"messages": messages} if prompt.chat else {"prompt": prompt.messages[0].content}),
-        "question": reference.question,
-        "reference": reference.answer,
-        "keywords": list(reference.keywords),
-        **{name: value for name in _SOMETIMES if (value := getattr(reference, name))},
-        "sha256": prompt.sha256,
     }
+    other_places = [{"depth": percent(cell.depth), "repeat": repeat} for repeat, cell in trial.also]
+    if other_places:
+        fields["also"] = other_places
+    fields["tokens"] = prompt.tokens
+    fields["needles"] = [
+        {"meant": percent(needle.meant), "realised": percent(needle.realised)}
+        for needle in prompt.needles
+    ]
+    if prompt.chat:
+        fields["messages"] = [
+            {"role": message.role, "content": message.content} for message in prompt.messages
+        ]
+    else:
+        fields["prompt"] = prompt.messages[0].content
+    fields["question"] = reference.question
+    fields["reference"] = reference.answer
+    fields["keywords"] = list(reference.keywords)
+    for name in _OPTIONAL_FIELDS:
+        value = getattr(reference, name)
+        if value:
+            fields[name] = value
+    fields["sha256"] = prompt.sha256
+    return fields

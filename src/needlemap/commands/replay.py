@@ -1,5 +1,4 @@
-"""`needlemap replay`: rebuild one prompt of a run byte for byte, check it by its record, ask
-it again."""
+"""Run `needlemap replay`: rebuild a prompt of a run byte for byte, check it, and send it again."""
 
 from __future__ import annotations
 
@@ -30,35 +29,40 @@ from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 from needlemap.trials.resolve import ready_prompts
 
-_NEAR = 1e-3  # percent: what people leave out when they type a depth
+# The largest difference, in percent, between a depth and the rounded depth that people type.
+_NEAR = 1e-3
 
-
+# The family's folder, the length as typed, the depth in percent, and the repeat.
 Place = tuple[Path, str, float, int]
 
 
 class PlaceFlags(Protocol):
-    """Flags that another package adds to `replay`, which say what is to be replayed."""
+    """Flags that another package adds to `replay`, which name the prompt to replay."""
 
     def find_place(self, folder: Path) -> Place | None:
-        """Return the family's folder, length, depth in percent and repeat; None if nothing of
-        these flags is typed. Raises NeedlemapError."""
+        """Return which prompt to replay, or None if none of these flags is typed.
+
+        Raises NeedlemapError.
+        """
 
 
 def replay_command(folder: Path, typed: ReplayFlags, added: Sequence[PlaceFlags] = ()) -> None:
-    """Print the prompt's messages, whether its hash is the recorded one, and old and new
-    answer.
+    """Print a prompt's messages, whether its hash is the recorded one, and both answers.
 
-    Raises NeedlemapError when the prompt cannot be rebuilt as it was, and for what nobody
-    typed or trusted.
+    added: the flags of other packages. Raises NeedlemapError if the prompt cannot be rebuilt as it
+    was, or if a model or a key is neither typed nor trusted.
     """
-    folder, length, depth, repeat = _find_place(folder, typed, added)
+    folder, typed_length, depth, repeat = _find_place(folder, typed, added=added)
     run = CheckedRun.of(folder, typed.trust_run)
+    cells = run.about.cells
     settings = run.settings()
     if typed.ask:
-        settings = _askable(run, settings, typed)
-    trial = _trial(settings, run.about.cells, _length_of(length, run.about.cells), depth, repeat)
+        settings = _askable(run, settings, typed=typed)
+    length = _length_of(typed_length, cells)
+    trial = _trial(settings, cells, length=length, depth=depth, repeat=repeat)
     record = _recorded(run.folder, trial)
     verdict = _verdict(trial, record)
+
     for message in trial.prompt.messages:
         show_data(f"[{message.role}]\n{message.content}\n\n")
     tell(verdict)
@@ -71,10 +75,10 @@ def replay_command(folder: Path, typed: ReplayFlags, added: Sequence[PlaceFlags]
 
 
 def _find_place(folder: Path, typed: ReplayFlags, added: Sequence[PlaceFlags]) -> Place:
-    """Return the folder, length, depth in percent and repeat of what is to be replayed. Raises
-    NeedlemapError."""
+    """Return which prompt to replay. Raises NeedlemapError if the flags do not name one."""
     for flags in added:
-        if (place := flags.find_place(folder)) is not None:
+        place = flags.find_place(folder)
+        if place is not None:
             return place
     if typed.length is None or typed.depth is None:
         raise SettingsError(
@@ -84,8 +88,10 @@ def _find_place(folder: Path, typed: ReplayFlags, added: Sequence[PlaceFlags]) -
 
 
 def _askable(run: CheckedRun, settings: Settings, typed: ReplayFlags) -> Settings:
-    """Settings whose model may be asked. Raises NeedlemapError where its name or its key's
-    must be typed."""
+    """Return settings whose model may receive a request.
+
+    Raises NeedlemapError if the name of the model or of its key must be typed.
+    """
     refuse_untyped_model(settings.model, typed.model)
     if typed.model not in (None, settings.model):
         raise NeedlemapError(
@@ -102,33 +108,42 @@ def _askable(run: CheckedRun, settings: Settings, typed: ReplayFlags) -> Setting
 
 
 def _length_of(typed: str, cells: list[Any]) -> int:
-    """The length that is meant: in tokens, or as maps and tables label it."""
-    length = int(tokens(typed))
-    lengths = sorted({cell[0] for cell in cells})
-    if length in lengths:
-        return length
+    """Return a length in tokens. typed: the tokens, or the label in maps and tables."""
+    typed_tokens = int(tokens(typed))
+    lengths = sorted({length for length, _, _ in cells})
+    if typed_tokens in lengths:
+        return typed_tokens
+
     labels = length_labels(lengths)
-    return next((each for each in lengths if labels[each].lower() == typed.lower()), length)
+    for length in lengths:
+        if labels[length].lower() == typed.lower():
+            return length
+    return typed_tokens
+
+
+def _is_near(depth: float, percents: float) -> bool:
+    """Return True if a depth, as a share, is the one that was typed in percent."""
+    return abs(percent(depth) - percents) < _NEAR
 
 
 def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repeat: int) -> Trial:
-    """One trial, rebuilt without other lengths where these play no part.
+    """Return one trial, rebuilt without the other lengths if they do not change it.
 
-    cells: run.json's, which may go beyond the grid of the run's last start.
+    cells: those of run.json, which may hold more than the grid of the run's last start.
+    depth: in percent. Raises SettingsError if the run has no such cell.
     """
-    found = [
-        share
-        for tokens, share, repeats in cells
-        if tokens == length and repeat in repeats and abs(percent(share) - depth) < _NEAR
+    depths = [
+        cell_depth
+        for cell_length, cell_depth, repeats in cells
+        if cell_length == length and repeat in repeats and _is_near(cell_depth, depth)
     ]
-    if found:
-        for trial in prepare(
-            with_cells(settings, [(length, found[0], [repeat])]), asked=False
-        ).trials:
-            for number, cell in trial.places:
-                near = abs(percent(cell.depth) - depth) < _NEAR
-                if (cell.length_tokens, number) == (length, repeat) and near:
-                    return replace(trial, cell=cell, repeat=number)
+    if depths:
+        settings = with_cells(settings, [(length, depths[0], [repeat])])
+        for trial in prepare(settings, asked=False).trials:
+            for place_repeat, cell in trial.places:
+                is_place = cell.length_tokens == length and place_repeat == repeat
+                if is_place and _is_near(cell.depth, depth):
+                    return replace(trial, cell=cell, repeat=place_repeat)
     raise SettingsError(
         f"This run has no cell of length {length}, depth {depth:g} and repeat {repeat}. "
         f"Lengths: {_listed(row[0] for row in cells)}. Depths: "
@@ -138,8 +153,11 @@ def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repe
 
 
 def with_cells(settings: Settings, cells: Collection[Any]) -> Settings:
-    """Settings of a run whose grid holds these of its cells, which may be of several starts.
-    Where the whole grid decides where needles go, they have all lengths and depths."""
+    """Return the settings of a run with a grid that holds some of its cells.
+
+    cells: length in tokens, depth and repeats of each. They may be of several starts. If the whole
+    grid decides where needles are inserted, the settings keep all lengths and depths.
+    """
     if ready_prompts(settings):
         return settings
     repeats = [repeat for _, _, row in cells for repeat in row]
@@ -159,17 +177,22 @@ def _listed(values: Iterable[float]) -> str:
 
 
 def _recorded(run: RunFolder, trial: Trial) -> Record | None:
-    """The record of what a trial's place in the grid came to, whatever its key: the last
-    scored one, else the last."""
-    place = (trial.cell.length_tokens, percent(trial.cell.depth), trial.repeat)
-    found = [
-        record
-        for prompt in load_run(run).prompts
-        if any((length, percent(depth), repeat) == place for repeat, length, depth in prompt.places)
-        for record in prompt.records
-    ]
-    scored = [record for record in found if record.scored]
-    return scored[-1] if scored else found[-1] if found else None
+    """Return the last scored record of a trial's place in the grid, or the last if none is scored.
+
+    Records of other keys count too. Return None if the place has no record.
+    """
+    trial_place = (trial.cell.length_tokens, percent(trial.cell.depth), trial.repeat)
+    records = list[Record]()
+    for prompt in load_run(run).prompts:
+        places = [(length, percent(depth), repeat) for repeat, length, depth in prompt.places]
+        if trial_place in places:
+            records += prompt.records
+    scored = [record for record in records if record.scored]
+    if scored:
+        return scored[-1]
+    if records:
+        return records[-1]
+    return None
 
 
 def _verdict(trial: Trial, record: Record | None) -> str:
