@@ -1,7 +1,6 @@
-"""Commands: each parses, calls and prints. Here: what a shell offers at Tab, for arguments and
-for settings.
+"""Parse, call and print: a module for each command. Here: what a shell offers at Tab.
 
-Nothing is imported before it is asked for: a key press should not wait.
+Imports are late, because a key press should not wait.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _INSTALLED = {"task": "tasks", "scorer": "scorers", "haystack": "haystacks"}
 
 
 def complete_presets(incomplete: str) -> list[str]:
-    """Presets and suites."""
+    """Return presets and suites that start with a text."""
     from needlemap.settings.suites import MARK
     from needlemap.shelves import PRESETS, SUITES
 
@@ -27,62 +26,70 @@ def complete_presets(incomplete: str) -> list[str]:
 
 
 def complete_models(incomplete: str) -> list[str]:
-    """Back ends; behind the name of a vendor's the models with a known price."""
+    """Return back ends, and after the name of a vendor's back end the models with a known price."""
     from needlemap.registry import installed
 
-    backend = incomplete.partition("/")[0]
-    if "/" in incomplete and (priced := _priced(backend)):
-        return _starting_with(incomplete, [f"{backend}/{name}" for name in priced])
+    backend, slash, _ = incomplete.partition("/")
+    if slash:
+        priced_models = _priced_models(backend)
+        if priced_models:
+            return _starting_with(incomplete, [f"{backend}/{name}" for name in priced_models])
     ours = ("demo/retriever", "baseline/bm25", "baseline/random")
     others = (f"{name}/" for name in installed("models") if name not in ("demo", "baseline"))
     return _starting_with(incomplete, [*ours, *others])
 
 
-def _priced(backend: str) -> list[str]:
+def _priced_models(backend: str) -> list[str]:
     from genai_prices.data import providers
 
     from needlemap.models import backend_or_default
 
     vendor = backend_or_default(backend).vendor or backend
-    return [model.id for each in providers if each.id == vendor for model in each.models]
+    return [
+        model.id for provider in providers if provider.id == vendor for model in provider.models
+    ]
 
 
 def complete_kinds(incomplete: str) -> list[str]:
-    """What `needlemap list` lists."""
+    """Return kinds that `needlemap list` lists."""
     return _starting_with(incomplete, KINDS)
 
 
 def complete_scorers(incomplete: str) -> list[str]:
-    """Scorers."""
+    """Return scorers that start with a text."""
     return _installed("scorers", incomplete)
 
 
 def complete_palettes(incomplete: str) -> list[str]:
-    """Palettes of figures."""
+    """Return palettes of figures that start with a text."""
     from needlemap.reports.colours import PALETTES
 
     return _starting_with(incomplete, PALETTES)
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    """Run folders by the beginning of their path; other folders, which may hold runs, with a
-    slash."""
+    """Return run folders, and other folders with a slash, because they may hold runs."""
     from needlemap.files import is_run_folder
 
-    typed = Path(incomplete)
-    folder = typed if incomplete.endswith("/") or not incomplete else typed.parent
-    found = sorted(each for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
-    named = [f"{each}{'' if is_run_folder(each) else '/'}" for each in found]
-    return _starting_with(incomplete, named)
+    parent = Path(incomplete)
+    if incomplete and not incomplete.endswith("/"):
+        parent = parent.parent
+    if not parent.is_dir():
+        return []
+
+    names = list[str]()
+    for folder in sorted(path for path in parent.iterdir() if path.is_dir()):
+        names.append(str(folder) if is_run_folder(folder) else f"{folder}/")
+    return _starting_with(incomplete, names)
 
 
 def completion_of(name: str) -> Complete | None:
-    """What a setting's flag offers; None for what can be anything."""
+    """Return the function that completes a setting's flag, or None if it can be any text."""
     from needlemap.settings import Settings
 
-    kind = Settings.model_fields[name].annotation
-    if get_origin(kind) is Literal:
-        return lambda incomplete: _starting_with(incomplete, map(str, get_args(kind)))
+    annotation = Settings.model_fields[name].annotation
+    if get_origin(annotation) is Literal:
+        return lambda incomplete: _starting_with(incomplete, map(str, get_args(annotation)))
     if name in _INSTALLED:
         return lambda incomplete: _installed(_INSTALLED[name], incomplete)
     return {

@@ -1,6 +1,6 @@
-"""What can be typed behind each command, once: a class a command, whose fields are its flags.
+"""Declare the flags of each command, once: a class for each command, whose fields are its flags.
 
-Arguments that several commands take have names of their own. Settings are flags too:
+Arguments that several commands take have names of their own. Settings are flags too: see
 `settings/flags.py`.
 """
 
@@ -25,49 +25,95 @@ from needlemap.untrusted import MOST_WHOLE
 if TYPE_CHECKING:
     from needlemap.records.loaded import Loaded
 
-# The settings that `--help` of a command shows. The others wait for `--help-all`.
-_WHAT = ("model", "base_url", "tokenizer", "lengths", "depths", "repeats", "task", "haystack_path")
-OF_PLAN = (*_WHAT, "max_answer_tokens", "concurrency", "seek")
-OF_PROMPTS = (*_WHAT, "needle", "question", "keywords", "template", "max_answer_tokens", "seed")
+# The settings that `--help` of a command shows. `--help-all` shows the others.
+_PROMPT_SETTINGS = (
+    "model",
+    "base_url",
+    "tokenizer",
+    "lengths",
+    "depths",
+    "repeats",
+    "task",
+    "haystack_path",
+)
+OF_PLAN = (*_PROMPT_SETTINGS, "max_answer_tokens", "concurrency", "seek")
+OF_PROMPTS = (
+    *_PROMPT_SETTINGS,
+    "needle",
+    "question",
+    "keywords",
+    "template",
+    "max_answer_tokens",
+    "seed",
+)
 OF_RUN = (
-    *_WHAT,
-    *("needle", "question", "keywords", "scorer", "concurrency"),
-    *("limit_usd", "limit_tokens", "limit_time", "seek", "until"),
+    *_PROMPT_SETTINGS,
+    "needle",
+    "question",
+    "keywords",
+    "scorer",
+    "concurrency",
+    "limit_usd",
+    "limit_tokens",
+    "limit_time",
+    "seek",
+    "until",
 )
 
-# Settings that change no prompt and of which nothing is read where prompts are only written.
+# Settings that change no prompt, and that nothing reads if prompts are only written.
 NOT_OF_PROMPTS = (
-    *("label", "step", "stream", "logprobs", "concurrency", "retries"),
-    *("limit_usd", "limit_tokens", "seek", "within", "until", "scope", "ask_twice"),
-    *("requests_per_minute", "tokens_per_minute", "canary", "closed_book", "prices", "save"),
+    "label",
+    "step",
+    "stream",
+    "logprobs",
+    "concurrency",
+    "retries",
+    "limit_usd",
+    "limit_tokens",
+    "seek",
+    "within",
+    "until",
+    "scope",
+    "ask_twice",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "canary",
+    "closed_book",
+    "prices",
+    "save",
 )
 
-# What a setting is in one command, where that is not what it is elsewhere.
+# The help of settings that mean something else in one command than in the others.
 RUN_TEXTS = {"model": "The model (repeatable). By default the one of the server at --base-url."}
 PROMPTS_TEXTS = {
     "model": "The model that they are for. By default the one of the server at --base-url.",
     "max_answer_tokens": "Tokens that are kept free for the answer. (default 300)",
 }
 
-ADDED = "added"  # the parameter of a command that takes the flags of other packages
+# The parameter of a command that takes the flags of other packages.
+ADDED = "added"
 RARE_OPTIONS = later("Options")
-_LARGEST = 10**300  # of whole numbers, the least power of ten that a message need not show
+# A message does not show whole numbers from here on. They do not fit into a float either.
+_LARGEST_SHOWN = 10**300
 
 
-def option(words: str, *names: str, **more: Any) -> Any:
-    """What a flag is, for `Annotated`: its help, its names where they are not made of the
-    field's."""
-    return typer.Option(*names, help=words, **more)
+def option(text: str, *names: str, **more: Any) -> Any:
+    """Return a flag's option for `Annotated`.
+
+    text: its help. names: its names, if they do not follow from the field's name. more: further
+    arguments of `typer.Option`.
+    """
+    return typer.Option(*names, help=text, **more)
 
 
-def flag(default: Any, words: str, *names: str, **more: Any) -> Any:
-    """A field that is a flag of one command alone."""
-    return field(default=default, metadata={"option": option(words, *names, **more)})
+def flag(default: Any, text: str, *names: str, **more: Any) -> Any:
+    """Return a dataclass field that is a flag of one command. Arguments as for `option`."""
+    return field(default=default, metadata={"option": option(text, *names, **more)})
 
 
-def rare(default: Any, words: str, *names: str, **more: Any) -> Any:
-    """A flag of one command alone that `--help` leaves to `--help-all`."""
-    return flag(default, words, *names, rich_help_panel=RARE_OPTIONS, **more)
+def rare(default: Any, text: str, *names: str, **more: Any) -> Any:
+    """Return a field as `flag` does, for a flag that only `--help-all` shows."""
+    return flag(default, text, *names, rich_help_panel=RARE_OPTIONS, **more)
 
 
 def with_flags(
@@ -76,84 +122,116 @@ def with_flags(
     shown: Shown | None = None,
     added: Sequence[type] = (),
 ) -> Callable[..., None]:
-    """A command whose parameters of classes become their fields' flags; what it returns is the
-    exit code.
+    """Return a command for typer, with a flag for each field of the classes that it takes.
 
-    settings: those that its **flags stand for. Each is a flag; the command receives those that
-    were given. shown: how this command's help shows them. added: further classes of flags, whose
-    instances its parameter `added` receives, if it has one.
+    command: its parameters that are dataclasses become flags, and what it returns is the exit code.
+    settings: the settings that its **flags stand for. Each is a flag, and the command receives
+    those that were typed. shown: how the command's help shows them. added: further classes of
+    flags, whose instances the command's parameter `added` receives, if it has one.
     """
-    parameters = inspect.signature(command, eval_str=True).parameters.values()
-    own = [each for each in parameters if each.kind is not each.VAR_KEYWORD and each.name != ADDED]
-    typed: dict[str, Any] = {
-        each.name: each.annotation for each in own if is_dataclass(each.annotation)
-    }
-    flags = [
-        made
-        for each in own
-        for made in (_flags(typed[each.name]) if each.name in typed else [each])
-    ] + [made for kind in added for made in _flags(kind)]
-    chosen = flags_of(settings, completion_of, shown or Shown())
-    readers = {each.name: read for each in chosen if (read := reader_of(each.name))}
+    classes = dict[str, Any]()
+    own_flags = list[inspect.Parameter]()
+    for parameter in _parameters(command):
+        if is_dataclass(parameter.annotation):
+            classes[parameter.name] = parameter.annotation
+            own_flags += _flags(parameter.annotation)
+        else:
+            own_flags.append(parameter)
+    for added_class in added:
+        own_flags += _flags(added_class)
+    setting_flags = flags_of(settings, completion_of, shown=shown or Shown())
 
     def run(**values: Any) -> None:
-        _checked(values)
-        flags = {each.name: values.pop(each.name) for each in chosen}
-        given = {name: value for name, value in flags.items() if value not in (None, [])}
-        for name in (name for name in readers if name in given):
-            given[name] = readers[name](given[name])
+        _check_numbers(values)
+        typed_settings = _take_settings([flag.name for flag in setting_flags], values)
+        # If the command takes all settings, it takes a preset too, which decides what an older
+        # name means.
         if len(settings) < len(Settings.model_fields):
-            # Of all settings a preset is among them, which decides what an older name means.
-            given = translate(given, {})
-        for name, kind in typed.items():
-            values[name] = _taken_from(values, kind)
+            typed_settings = translate(typed_settings, {})
+        for name, flags_class in classes.items():
+            values[name] = _take(flags_class, values)
         if added:
-            values[ADDED] = tuple(_taken_from(values, kind) for kind in added)
-        raise typer.Exit(command(**values, **given) or 0)
+            values[ADDED] = tuple(_take(added_class, values) for added_class in added)
+        raise typer.Exit(command(**values, **typed_settings) or 0)
 
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    every = [*map(_named, flags), *chosen]
-    run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in every}
+    run.__name__ = command.__name__
+    run.__doc__ = command.__doc__
+    parameters = [*map(_by_name, own_flags), *setting_flags]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
-def _checked(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A command's own flags as they were typed. Raises SettingsError for a number that is none, or
-    that no flag counts so far."""
+def _parameters(command: Callable[..., int | None]) -> list[inspect.Parameter]:
+    """Return a command's parameters, without **flags and the one for other packages' flags."""
+    return [
+        parameter
+        for parameter in inspect.signature(command, eval_str=True).parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD and parameter.name != ADDED
+    ]
+
+
+def _take_settings(names: Sequence[str], values: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that were typed, each read as its kind of value.
+
+    names: of all settings that are flags. They are removed from `values`.
+    """
+    flag_values = {name: values.pop(name) for name in names}
+    settings = dict[str, Any]()
+    for name, value in flag_values.items():
+        if value in (None, []):
+            continue
+        read = reader_of(name)
+        settings[name] = value if read is None else read(value)
+    return settings
+
+
+def _check_numbers(values: Mapping[str, Any]) -> None:
+    """Raise SettingsError for a typed number that is NaN or too large."""
     for name, value in values.items():
+        # A comparison with NaN is False.
         if isinstance(value, int | float) and not -MOST_WHOLE <= value <= MOST_WHOLE:
-            shown = f"{float(value):g}" if abs(value) < _LARGEST else "a number of too many digits"
+            number = "a number of too many digits"
+            if abs(value) < _LARGEST_SHOWN:
+                number = f"{float(value):g}"
             raise SettingsError(
-                f"{flag_name(name)} takes a number up to {MOST_WHOLE:,}, got {shown}."
+                f"{flag_name(name)} takes a number up to {MOST_WHOLE:,}, got {number}."
             )
-    return values
 
 
-def _taken_from(values: dict[str, Any], kind: Any) -> Any:
-    """An instance of a class of flags, of those values that are its own."""
-    return kind(**{each.name: values.pop(each.name) for each in fields(kind)})
+def _take(flags_class: Any, values: dict[str, Any]) -> Any:
+    """Return an instance of a class of flags, and remove its values from `values`."""
+    return flags_class(**{flag.name: values.pop(flag.name) for flag in fields(flags_class)})
 
 
-def _flags(kind: Any) -> Iterator[inspect.Parameter]:
-    """A class's fields as parameters."""
-    hints = get_type_hints(kind, include_extras=True)
-    for each in fields(kind):
-        said, hint = each.metadata.get("option"), hints[each.name]
-        hint = hint if said is None else Annotated[hint, said]
+def _flags(flags_class: Any) -> Iterator[inspect.Parameter]:
+    """Yield a parameter for each field of a class of flags."""
+    hints = get_type_hints(flags_class, include_extras=True)
+    for flag in fields(flags_class):
+        annotation = hints[flag.name]
+        flag_option = flag.metadata.get("option")
+        if flag_option is not None:
+            annotation = Annotated[annotation, flag_option]
         yield inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hint
+            flag.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=flag.default,
+            annotation=annotation,
         )
 
 
-def _named(flag: inspect.Parameter) -> inspect.Parameter:
-    """A parameter given by name. A switch that is off by default has no flag that denies it.
-    The help names a flag's value in the same words as those of the settings."""
-    kind, said = get_args(flag.annotation)
-    if isinstance(said, OptionInfo):
-        said.metavar = said.metavar or taken(kind)
-    if kind is bool and said.default is ...:
-        said.default = f"--{flag.name.replace('_', '-')}"  # where typer keeps the first name
+def _by_name(flag: inspect.Parameter) -> inspect.Parameter:
+    """Return a parameter that is given by name, completed for typer.
+
+    A switch that is off by default has no flag that denies it. The help names a flag's value in the
+    same words as the values of settings.
+    """
+    kind, flag_option = get_args(flag.annotation)
+    if isinstance(flag_option, OptionInfo):
+        flag_option.metavar = flag_option.metavar or taken(kind)
+    if kind is bool and flag_option.default is ...:
+        # Typer keeps a flag's first name here.
+        flag_option.default = f"--{flag.name.replace('_', '-')}"
     return flag.replace(kind=flag.KEYWORD_ONLY)
 
 
@@ -219,14 +297,18 @@ Metric = Annotated[
 ]
 
 
-def run_argument(words: str, metavar: str | None = None) -> Any:
-    """A run's folder, or several."""
-    return typer.Argument(help=words, metavar=metavar, autocompletion=complete_runs)
+def run_argument(text: str, metavar: str | None = None) -> Any:
+    """Return an argument for a run's folder, or several. text: its help."""
+    return typer.Argument(help=text, metavar=metavar, autocompletion=complete_runs)
 
 
 @dataclass(frozen=True, slots=True)
 class RunFlags:
-    """Of `run`. fail_under: in percent, the mean to judge it by; None for no verdict."""
+    """The flags of `run`.
+
+    Attributes:
+        fail_under: The mean to compare with, in percent; None for no verdict.
+    """
 
     out: Out = None
     trust_run: TrustRun = False
@@ -245,7 +327,7 @@ class RunFlags:
 
 @dataclass(frozen=True, slots=True)
 class PlanFlags:
-    """Of `plan`."""
+    """The flags of `plan`."""
 
     workers: int | None = rare(
         None, "Prompts at a time. By default as many as --concurrency.", max=MOST_AT_A_TIME
@@ -266,7 +348,7 @@ class PlanFlags:
 
 @dataclass(frozen=True, slots=True)
 class ReportFlags:
-    """Of `report`; '' where nothing was typed."""
+    """The flags of `report`. A text that was not typed is ''."""
 
     out: Path | None = flag(
         None,
@@ -313,19 +395,22 @@ class MoreReportFlags:
 
     @property
     def alone(self) -> str:
-        """The flag that makes a report of its own of all runs; '' if it is not typed."""
+        """Return the flag that makes a report of its own of all runs; '' if it is not typed."""
         return ""
 
     @property
     def elsewhere(self) -> str:
-        """The flag that sends runs elsewhere; '' if it is not typed."""
+        """Return the flag that sends runs to another place; '' if it is not typed."""
         return ""
 
     def report(self, runs: Sequence[Path], typed: ReportFlags) -> None:
         """Make the report of `alone`. Raises SettingsError."""
 
     def send(self, runs: Sequence[Loaded], typed: ReportFlags, rules: tuple[str, ...]) -> list[str]:
-        """Send runs elsewhere. rules: of effective length. Returns lines about where they are."""
+        """Send runs to another place, and return lines about where they are.
+
+        rules: of effective length.
+        """
         return []
 
     def titled(self, runs: Sequence[Loaded]) -> Sequence[Loaded]:
@@ -335,7 +420,13 @@ class MoreReportFlags:
 
 @dataclass(frozen=True, slots=True)
 class CompareFlags:
-    """Of `compare`. margin, fail_if_worse: in points; fail_if_answers_differ: in percent."""
+    """The flags of `compare`.
+
+    Attributes:
+        margin: In points.
+        fail_if_worse: In points.
+        fail_if_answers_differ: In percent.
+    """
 
     margin: float | None = flag(
         None, "Largest loss that you accept. With it there is a verdict.", metavar="POINTS"
@@ -366,8 +457,12 @@ class CompareFlags:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFlags:
-    """Of `replay`. model, key_env: the run's own, typed again, as a stranger's run.json may
-    name any."""
+    """The flags of `replay`.
+
+    Attributes:
+        model: The run's own model, typed again, because a stranger's run.json may name any.
+        key_env: The name of the run's own key, typed again for the same reason.
+    """
 
     length: str | None = flag(None, "Length of the cell, e.g. 4k.", metavar="TOKENS")
     depth: float | None = flag(None, "Depth of the cell.", metavar="PERCENT")
@@ -387,7 +482,7 @@ class ReplayFlags:
 
 
 def is_address(path: Path) -> bool:
-    """Whether a server's address was typed where a folder is meant."""
+    """Return True if a path that was typed for a folder is a server's address."""
     return str(path).startswith(("http:/", "https:/"))
 
 

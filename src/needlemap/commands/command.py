@@ -1,9 +1,9 @@
-"""Commands of the command line, each built when it is typed.
+"""Build a command of the command line when it is typed.
 
 The core's commands are declared in `cli.py`. A wing or another package registers more by entry
 points of group `needlemap.commands`, and adds flags to a command by classes of group
-`needlemap.NAME_flags`, NAME being the command's. Neither is imported unless it is typed or help is
-asked for.
+`needlemap.NAME_flags`, with the command's name as NAME. Neither is imported unless it is typed or
+help is requested.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from needlemap.registry import find, installed
 from needlemap.settings.flags import HELP_ALL, GroupedCommand, Shown
 
 GROUP = "commands"
-# The headings of the list of commands, in their order; a package may bring others.
-MAP, TEST, COMPARE, LOOK_UP = "Map a model", "Test a server", "Compare and gate", "Look up"
+# The headings of the list of commands, in their order. A package may bring others.
+MAP = "Map a model"
+TEST = "Test a server"
+COMPARE = "Compare and gate"
+LOOK_UP = "Look up"
 OTHER = "Other commands"
 Function = TypeVar("Function", bound=Callable[..., int | None])
 _HELP = ("-h", "--help", HELP_ALL)
@@ -35,10 +38,13 @@ _HELP = ("-h", "--help", HELP_ALL)
 class Command:
     """A command before it is built.
 
-    group: under which heading `needlemap --help` lists it. settings: names of the settings that
-    its **flags stand for; shown: how its help shows them. extended: whether packages may add
-    flags; the function's `added` then holds their instances, none unless one of their flags is
-    typed.
+    Attributes:
+        function: Parses, calls and prints. Its docstring is the command's help.
+        group: The heading under which `needlemap --help` lists the command.
+        settings: Names of the settings that the function's **flags stand for.
+        shown: How the command's help shows those settings.
+        extended: True if packages may add flags. The function's `added` then holds instances of
+            their classes, and is empty unless one of their flags is typed.
     """
 
     function: Callable[..., int | None]
@@ -48,70 +54,90 @@ class Command:
     extended: bool = False
 
     def summary(self, name: str) -> TyperCommand:
-        """The command without its flags, for the list of all."""
+        """Return the command without its flags, for the list of all commands."""
         return TyperCommand(name=name, help=self.function.__doc__)
 
     def build(self, name: str, words: Sequence[str] | None = None) -> TyperCommand:
-        """The command with its flags. words: what is typed behind it; without them, every flag."""
-        built = self._build(name, ())
-        if self.extended and (words is None or _asks_for_more(words, built)):
+        """Return the command with its flags.
+
+        words: the words typed after the command; None to add the flags of all packages.
+        """
+        command = self._build(name, ())
+        if self.extended and (words is None or _needs_more_flags(words, command)):
             group = f"{name}_flags"
-            return self._build(name, [find(group, each) for each in sorted(installed(group))])
-        return built
+            classes = [find(group, package) for package in sorted(installed(group))]
+            return self._build(name, classes)
+        return command
 
     def _build(self, name: str, added: Sequence[type]) -> TyperCommand:
-        callback = with_flags(self.function, self.settings, self.shown, added)
+        callback = with_flags(self.function, self.settings, shown=self.shown, added=added)
         info = CommandInfo(name=name, cls=GroupedCommand, callback=callback)
-        built = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
-        assert isinstance(built, TyperCommand)
-        return built
+        command = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
+        assert isinstance(command, TyperCommand)
+        return command
 
 
 def declared(
-    commands: dict[str, Command], *, name: str = "", **about: Any
+    commands: dict[str, Command], *, name: str = "", **fields: Any
 ) -> Callable[[Function], Function]:
-    """Declare the decorated function as a command, under its own name if none is given."""
+    """Declare the decorated function as a command, under its own name if none is given.
+
+    commands: the command is added to these. fields: further fields of `Command`.
+    """
 
     def declare(function: Function) -> Function:
-        commands[name or function.__name__] = Command(function, **about)
+        commands[name or function.__name__] = Command(function, **fields)
         return function
 
     return declare
 
 
-def _asks_for_more(words: Sequence[str], built: TyperCommand) -> bool:
-    """Return True if the words ask for help, or hold a flag that the command alone lacks."""
-    known = set[str]()
-    for parameter in built.params:
-        known |= {*parameter.opts, *parameter.secondary_opts}
-    flags = [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("-")]
-    return any(flag in _HELP or flag not in known for flag in flags)
+def _needs_more_flags(words: Sequence[str], command: TyperCommand) -> bool:
+    """Return True if the words request help, or hold a flag that the command does not have."""
+    known_flags = set[str]()
+    for parameter in command.params:
+        known_flags |= {*parameter.opts, *parameter.secondary_opts}
+    for word in words:
+        if word.startswith("-"):
+            flag = word.partition("=")[0].replace("_", "-")
+            if flag in _HELP or flag not in known_flags:
+                return True
+    return False
 
 
 class Commands(MutableMapping[str, Any]):
-    """All commands by name, the core's first. Looking one up builds it with all its flags."""
+    """All commands by name, the core's first. Looking one up builds it with all its flags.
+
+    Attributes:
+        own: The core's commands by name, before they are built.
+    """
 
     def __init__(self, own: dict[str, Command]) -> None:
         self.own = own
 
     def declared(self, name: str) -> Command | None:
-        """A command before it is built; None for an unknown name. Raises SettingsError for one
-        whose package cannot be imported."""
+        """Return a command before it is built, or None for an unknown name.
+
+        Raises SettingsError if its package cannot be imported.
+        """
         if name in self.own:
             return self.own[name]
         if name not in installed(GROUP):
             return None
-        found = find(GROUP, name)
-        return found if isinstance(found, Command) else Command(found)
+        registered = find(GROUP, name)
+        if isinstance(registered, Command):
+            return registered
+        return Command(registered)
 
     def __getitem__(self, name: str) -> TyperCommand:
-        declared = self.declared(name)
-        if declared is None:
+        command = self.declared(name)
+        if command is None:
             raise KeyError(name)
-        return declared.build(name)
+        return command.build(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self.own, *sorted({*installed(GROUP)} - {*self.own})))
+        others = set(installed(GROUP)) - set(self.own)
+        return iter((*self.own, *sorted(others)))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -124,7 +150,11 @@ class Commands(MutableMapping[str, Any]):
 
 
 class CommandGroup(TyperGroup):
-    """The commands, of which the typed one alone is built. own: the core's, by name."""
+    """The group of all commands, which builds only the typed command.
+
+    Attributes:
+        own: The core's commands by name, before they are built.
+    """
 
     own: ClassVar[dict[str, Command]] = {}
 
@@ -138,24 +168,24 @@ class CommandGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command by name: of a typed line with the flags that it needs, else without any."""
-        declared = self.commands.declared(cmd_name)
-        if declared is None:
+        """Return a command by name, with the flags that a typed line needs or without flags."""
+        command = self.commands.declared(cmd_name)
+        if command is None:
             return None
         if GROUP in ctx.meta:
-            return declared.build(cmd_name, ctx.meta[GROUP])
-        return declared.summary(cmd_name)
+            return command.build(cmd_name, ctx.meta[GROUP])
+        return command.summary(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands under their headings."""
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in (MAP, TEST, COMPARE)}
         width = max(map(len, self.commands))
         for name in self.commands:
-            declared = self.commands.declared(name)
-            assert declared is not None
-            words = declared.summary(name).get_short_help_str(formatter.width - width - 6)
-            groups.setdefault(declared.group, []).append((f"{name:{width}}", words))
-        # What comes from elsewhere stands behind ours.
+            command = self.commands.declared(name)
+            assert command is not None
+            text = command.summary(name).get_short_help_str(formatter.width - width - 6)
+            groups.setdefault(command.group, []).append((f"{name:{width}}", text))
+        # Headings of other packages come before these two.
         for group in (LOOK_UP, OTHER):
             groups[group] = groups.pop(group, [])
         for group, rows in groups.items():
@@ -165,15 +195,17 @@ class CommandGroup(TyperGroup):
 
 
 def limited_by(preset: str | None, flags: dict[str, Any]) -> AbstractContextManager[None]:
-    """Within it the command's time ends where its flags say so, or what it names."""
+    """Return a context that limits the command's time, by its flags or by what its preset sets."""
     from needlemap.asking.discovery import time_limit
 
     return limited_to(time_limit(preset, flags))
 
 
 def refuse_strangers(path: Path | None, trusted: bool, names: Iterable[str]) -> None:
-    """Raises NeedlemapError for a run there, or in the folders of these names in it, that this
-    machine did not begin, unless it is trusted."""
+    """Raise NeedlemapError for a run that another machine started, unless it is trusted.
+
+    path: the run's folder. names: of further run folders in it.
+    """
     if path is not None and path.is_dir():
         from needlemap.records.origin import check_origin
 

@@ -1,5 +1,4 @@
-"""`needlemap list`: what is installed here, what one of it is and takes, and where runs
-lie."""
+"""Run `needlemap list`: print what is installed, describe an extension, and find runs."""
 
 from __future__ import annotations
 
@@ -7,6 +6,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint
 from inspect import Parameter, cleandoc
 from pathlib import Path
+from typing import Any
 
 from needlemap.commands import KINDS
 from needlemap.errors import SettingsError, did_you_mean
@@ -20,18 +20,18 @@ from needlemap.tokenizers import BUNDLED
 
 RUNS = "runs"
 EXTENSIONS = ("models", "tasks", "scorers", "haystacks", "probes")
-_ANSWERS = ("asked", "sees", "cannot", "excludes")  # of a probe, in words
+# Attributes of a probe that describe it in words.
+_PROBE_TEXTS = ("asked", "sees", "cannot", "excludes")
 
 
 def list_command(kind: str | None, name: str | None = None) -> None:
-    """Print the names of a kind, one a line, with a word on each where there is one; without a
-    kind the kinds.
+    """Print the names of a kind, one a line with a text on each, or the kinds without a kind.
 
-    name: of an extension, which is then described; of runs the folder where they lie, `runs`
-    if not given.
+    name: of an extension, to describe it; for runs, their folder (by default `runs`). Raises
+    SettingsError for an unknown kind or name.
     """
     if kind is None:
-        show("".join(f"needlemap list {each}\n" for each in KINDS), end="")
+        show("".join(f"needlemap list {known_kind}\n" for known_kind in KINDS), end="")
         return
     if kind not in KINDS:
         raise SettingsError(f"Cannot list '{kind}'. {did_you_mean(kind, KINDS)}")
@@ -46,41 +46,58 @@ def list_command(kind: str | None, name: str | None = None) -> None:
 
 
 def describe(kind: str, name: str) -> list[str]:
-    """An extension's docstring and what it takes, in lines: options with their defaults, and
-    settings that it reads. Raises SettingsError for an unknown or broken one."""
-    made = find(kind, name)
-    lines = cleandoc(made.__doc__ or import_module(made.__module__).__doc__ or "").splitlines()
-    said = [(word, text) for word in _ANSWERS if (text := getattr(made, word, ""))]
-    if kind == "probes" and said:
-        return [*lines, "", *in_columns(said)]
-    shared = settings_of(kind.removesuffix("s").capitalize())
-    own, settings = list[str](), list[str]()
-    for option in options_of(made) if isinstance(made, type) else ():
-        if option.name in shared:
-            settings.append(f"--{option.name.replace('_', '-')}")
-        else:
-            own.append(_with_default(option))
-    flag = f"{kind[:-1]}_options"
-    takes = {f"--{flag.replace('_', '-')}": own if flag in Settings.model_fields else []}
-    rows = [(word, " ".join(values)) for word, values in (takes | {"reads": settings}).items()]
-    rows = [row for row in rows if row[1]]
-    return [*lines, "", *in_columns(rows)] if rows else lines
+    """Return an extension's docstring, its options with their defaults, and settings that it reads.
+
+    The result is lines of text. Raises SettingsError for an unknown or broken extension.
+    """
+    extension = find(kind, name)
+    docstring = extension.__doc__ or import_module(extension.__module__).__doc__ or ""
+    lines = cleandoc(docstring).splitlines()
+    rows = list[tuple[str, str]]()
+    if kind == "probes":
+        for attribute in _PROBE_TEXTS:
+            rows.append((attribute, getattr(extension, attribute, "")))
+        rows = [row for row in rows if row[1]]
+    if not rows:
+        rows = _option_rows(kind, extension)
+    if not rows:
+        return lines
+    return [*lines, "", *in_columns(rows)]
+
+
+def _option_rows(kind: str, extension: Any) -> list[tuple[str, str]]:
+    """Return a row of an extension's options and a row of the settings that it reads, if any."""
+    shared_settings = settings_of(kind.removesuffix("s").capitalize())
+    options = list[str]()
+    flags = list[str]()
+    if isinstance(extension, type):
+        for option in options_of(extension):
+            if option.name in shared_settings:
+                flags.append(f"--{option.name.replace('_', '-')}")
+            else:
+                options.append(_with_default(option))
+
+    rows = list[tuple[str, str]]()
+    setting = f"{kind[:-1]}_options"
+    if options and setting in Settings.model_fields:
+        rows.append((f"--{setting.replace('_', '-')}", " ".join(options)))
+    if flags:
+        rows.append(("reads", " ".join(flags)))
+    return rows
 
 
 def _with_default(option: Parameter) -> str:
-    """An option as it is typed."""
-    # A folder of this installation is nothing to type.
+    """Return an option as it is typed."""
+    # Nobody types a folder of this installation.
     if option.default in (Parameter.empty, None, "") or isinstance(option.default, Path):
         return f"{option.name}=..."
     return f"{option.name}={option.default}"
 
 
 def _list_runs(folder: Path) -> None:
-    """Print a table of the runs in a folder and below."""
-    from needlemap.reports.run_report import (  # late: other kinds need no statistics
-        listed,
-        runs_below,
-    )
+    """Print a table of the runs in a folder and below. Raises SettingsError without a run."""
+    # This import is late because only runs need statistics.
+    from needlemap.reports.run_report import listed, runs_below
 
     if not folder.is_dir():
         raise SettingsError(
@@ -99,30 +116,34 @@ def names_of(kind: str) -> dict[str, str]:
     for shelf, mark in ((PRESETS, ""), (SUITES, MARK), (TEMPLATES, "")):
         if kind == f"{shelf.noun}s":
             return {f"{mark}{name}": shelf.about(name) for name in shelf.texts}
+    entry_points = installed(kind)
     if kind == "tokenizers":
-        bundled = dict.fromkeys(BUNDLED, "bundled, works offline")
-        plugins = {f"{name}:...": point.value for name, point in installed("tokenizers").items()}
         return {
-            **bundled,
+            **dict.fromkeys(BUNDLED, "bundled, works offline"),
             "PATH": "a tokenizer.json, a SentencePiece .model, or a folder",
-            **plugins,
+            **{f"{name}:...": entry_point.value for name, entry_point in entry_points.items()},
         }
-    return {name: _about(kind, point) for name, point in sorted(installed(kind).items())}
+    return {name: _about(kind, entry_point) for name, entry_point in sorted(entry_points.items())}
 
 
-def _about(kind: str, point: EntryPoint) -> str:
-    """What an extension is, in the first line of its docstring; of others than ours whose it
-    is."""
-    package = point.dist.name if point.dist else ""
+def _about(kind: str, entry_point: EntryPoint) -> str:
+    """Return the first line of an extension's docstring, and its package if it is not ours.
+
+    Return the error instead if the extension is broken or its name is registered twice.
+    """
+    package = entry_point.dist.name if entry_point.dist else ""
     try:
-        refuse_two(kind, point.name)
+        refuse_two(kind, entry_point.name)
     except SettingsError as error:
         return str(error)
     if package in ("", "needlemap"):
-        about = import_module(point.module) if kind == "models" else point.load()
-        return str(about.__doc__).partition("\n")[0]
+        # A back end is described by its module.
+        documented = import_module(entry_point.module) if kind == "models" else entry_point.load()
+        return str(documented.__doc__).partition("\n")[0]
+
     try:
-        said = (find(kind, point.name).__doc__ or point.value).strip().partition("\n")[0]
+        extension = find(kind, entry_point.name)
+        about = (extension.__doc__ or entry_point.value).strip().partition("\n")[0]
     except SettingsError as error:
-        said = str(error)
-    return f"{said} ({package})"
+        about = str(error)
+    return f"{about} ({package})"

@@ -1,4 +1,4 @@
-"""`needlemap help TOPIC`: the documentation's pages, which an installed package has too."""
+"""Run `needlemap help`: print pages of the documentation, which an installed package has too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.text import show
 
-INSTALLED = Path(__file__).parents[1] / "pages"  # where a wheel has them
+# A wheel keeps the pages in another folder than a checkout.
+INSTALLED = Path(__file__).parents[1] / "pages"
 CHECKOUT = Path(__file__).parents[3] / "docs"
 INDEX = "README"
 # The last line of a page of a wing names it: the page goes where its wing goes.
@@ -17,9 +18,9 @@ PART = re.compile(r"\n<!-- part: (\w+) -->\s*\Z")
 
 
 def help_command(topic: str, commands: Collection[str] = ()) -> None:
-    """Print a page of the documentation, as Markdown; without a topic, all topics by their titles.
+    """Print a page of the documentation as Markdown, or all topics with their titles.
 
-    commands: names that are no topic, and have help of their own. Raises SettingsError for an
+    commands: names that are not topics, and have help of their own. Raises SettingsError for an
     unknown topic.
     """
     pages = all_pages()
@@ -48,12 +49,16 @@ def all_pages() -> Mapping[str, Path]:
 
 
 def is_installed(page: Path) -> bool:
-    """Return whether the package holds the part that a page is about."""
+    """Return True if the package holds the part that a page is about."""
     part = PART.search(page.read_text("utf-8"))
-    return part is None or (Path(__file__).parents[1] / part[1]).is_dir()
+    if part is None:
+        return True
+    return (Path(__file__).parents[1] / part[1]).is_dir()
 
 
 def title_of(path: Path) -> str:
     """Return a page's first heading, or '' if it has none."""
-    lines = path.read_text("utf-8").splitlines()
-    return next((line.lstrip("# ") for line in lines if line.startswith("# ")), "")
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("# "):
+            return line.lstrip("# ")
+    return ""
