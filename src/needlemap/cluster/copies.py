@@ -1,4 +1,4 @@
-"""The model of a run as copies in a cluster."""
+"""Make the model of a run as copies in a cluster."""
 
 from __future__ import annotations
 
@@ -15,5 +15,11 @@ def make_replicas(settings: Settings, cluster: Cluster) -> Replicas:
     check_price(settings)
     options = options_of(settings)
     traits = find_backend(settings.backend).traits(settings.model_name, options)
-    recipe = Recipe(settings.backend, settings.model_name, options, traits.weights)
-    return Replicas(recipe, cluster, 1 if traits.serial else settings.concurrency)
+    recipe = Recipe(
+        settings.backend,
+        settings.model_name,
+        options=options,
+        weights=traits.weights,
+    )
+    slots = 1 if traits.serial else settings.concurrency
+    return Replicas(recipe, cluster, slots=slots)

@@ -1,4 +1,4 @@
-"""The flags of `run` that say where copies of the model are."""
+"""Declare the flags of `run` that set where copies of the model are."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from needlemap.cluster.cluster import OwnCluster
     from needlemap.models import Model
 
-MOST = 32  # jobs at a time, where nobody says
+# The largest number of jobs at a time by default.
+MOST = 32
 
 
-def _copies(default: Any, words: str, *names: str, **more: Any) -> Any:
-    """A flag that says who asks, shown in a group of its own."""
-    return flag(default, words, *names, rich_help_panel=later("Replicas"), **more)
+def _copies(default: Any, text: str, *names: str, **more: Any) -> Any:
+    """Return a field as `flag` does, shown under a heading of its own."""
+    return flag(default, text, *names, rich_help_panel=later("Replicas"), **more)
 
 
 @dataclass(frozen=True, slots=True)
 class CopiesFlags:
-    """Of `run`: copies of the model, and where they are; None, False and () where nothing is
-    said. None changes an answer."""
+    """Flags of `run` for copies of the model and where they are. No flag changes an answer."""
 
     workers: int | None = _copies(
         None,
@@ -67,23 +67,27 @@ class CopiesFlags:
     dry_run: bool = _copies(False, "Show what would start the copies, and start nothing.")
 
     def __post_init__(self) -> None:
-        """Raises SettingsError for flags that do not fit."""
-        given = [
-            each.name for each in fields(self) if getattr(self, each.name) not in (None, False, [])
+        """Raise SettingsError for flags that do not fit together."""
+        typed_names = [
+            field.name
+            for field in fields(self)
+            if getattr(self, field.name) not in (None, False, [])
         ]
         if self.slurm and self.workers is not None:
             raise SettingsError("--workers is for this machine. With --slurm: --max-num-workers.")
         if self.cluster is not None:
-            _check_cluster(self.cluster, given)
+            _check_cluster(self.cluster, typed_names)
         elif not self.slurm:
             for name in ("partition", "qos", "max_num_workers", "time", "slurm_arg"):
-                if name in given:
+                if name in typed_names:
                     raise SettingsError(
                         f"{flag_name(name)} goes with --slurm. On this machine: --workers N."
                     )
-        if not self.wanted and given:
-            with_what = "--cluster" if given[0] == "cluster_trusted" else "--workers N or --slurm"
-            raise SettingsError(f"{flag_name(given[0])} goes with {with_what}.")
+        if not self.wanted and typed_names:
+            needed = (
+                "--cluster" if typed_names[0] == "cluster_trusted" else "--workers N or --slurm"
+            )
+            raise SettingsError(f"{flag_name(typed_names[0])} goes with {needed}.")
 
     @property
     def wanted(self) -> bool:
@@ -96,12 +100,14 @@ class CopiesFlags:
         return MOST
 
     def model(self, settings: Settings, run: Path) -> Model:
-        """Return the model whose copies answer. run: where they keep their logs. Raises
-        SettingsError."""
+        """Return the model whose copies answer. Raises SettingsError.
+
+        run: the folder where the copies keep their logs.
+        """
         from needlemap.cluster.cluster import Cluster, dask_distributed
         from needlemap.cluster.copies import make_replicas
 
-        # What is missing is said before anything is written.
+        # A missing package is reported before anything is written.
         dask_distributed()
         if self.cluster is not None:
             return make_replicas(settings, Cluster(self.cluster, self.max_num_workers))
@@ -112,17 +118,17 @@ class CopiesFlags:
         return make_replicas(settings, self._own_cluster(run))
 
     def script(self, run: Path, most: int) -> str:
-        """Return what would start them, for so many prompts."""
+        """Return the script that would start the copies. most: how many prompts there are."""
         return self._own_cluster(run).script(most)
 
     def _own_cluster(self, run: Path) -> OwnCluster:
-        """Return the cluster that this program starts, on Slurm or on this machine."""
+        """Return a cluster that this process starts, with jobs of Slurm or processes here."""
         from needlemap.cluster import Jobs, Processes
         from needlemap.cluster.cluster import FOLDER, OwnCluster
         from needlemap.cluster.slurm import Slurm
 
         jobs: Jobs
-        folder, count, gpus = run / FOLDER, self.workers or 1, self.gpus_per_worker
+        folder = run / FOLDER
         if self.slurm:
             count = self.max_num_workers or MOST
             jobs = Slurm(
@@ -130,16 +136,22 @@ class CopiesFlags:
                 partition=self.partition,
                 qos=self.qos,
                 time=self.time,
-                gpus_each=gpus or 0,
+                gpus_each=self.gpus_per_worker or 0,
                 arguments=tuple(self.slurm_arg or ()),
             )
         else:
-            jobs = Processes(folder, count, 1 if gpus is None else gpus)
-        return OwnCluster(jobs, folder, count, dashboard=self.dashboard)
+            count = self.workers or 1
+            gpus_each = 1 if self.gpus_per_worker is None else self.gpus_per_worker
+            jobs = Processes(folder, count, gpus_each=gpus_each)
+        return OwnCluster(jobs, folder, count=count, dashboard=self.dashboard)
 
 
-def _check_cluster(address: str, given: list[str]) -> None:
-    for name in given:
+def _check_cluster(address: str, typed_names: list[str]) -> None:
+    """Raise SettingsError for a wrong address, or for flags that do not go with --cluster.
+
+    typed_names: the names of all flags that were typed.
+    """
+    for name in typed_names:
         if name not in ("cluster", "cluster_trusted", "max_num_workers"):
             raise SettingsError(
                 f"--cluster is one that is there already: leave {flag_name(name)} out."
@@ -147,7 +159,7 @@ def _check_cluster(address: str, given: list[str]) -> None:
     scheme, _, rest = address.partition("://")
     if scheme not in ("tcp", "tls") or not rest:
         raise SettingsError(f"--cluster takes tls://HOST:PORT or tcp://HOST:PORT, got '{address}'.")
-    if scheme == "tcp" and "cluster_trusted" not in given:
+    if scheme == "tcp" and "cluster_trusted" not in typed_names:
         raise SettingsError(
             f"Traffic to '{address}' is not encrypted, and anyone who reaches one of its ports can "
             f"run code there. If nobody else can reach it: --cluster-trusted. Otherwise: "

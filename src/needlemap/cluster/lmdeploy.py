@@ -29,7 +29,7 @@ from needlemap.prompts import Prompt
 from needlemap.registry import checked
 from needlemap.secrets import scrub
 
-# Arguments that are not the engine's.
+# Arguments of the constructor that are not the engine's.
 OURS = ("self", "name", "engine", "trust_remote_code", "base", "template_options")
 CONFIGS = {"turbomind": "TurbomindEngineConfig", "pytorch": "PytorchEngineConfig"}
 # Fields of GenerationConfig that are settings of their own, or that would change what comes back.
@@ -46,7 +46,8 @@ LESS_MEMORY = (
     "Less memory: --model-options cache_max_entry_count=0.5, session_len=N, tp=GPUS or "
     "quant_policy=8."
 )
-_REFUSALS = {  # LMDeploy's error codes, and the states that its engines end in
+# LMDeploy's error codes, and the states in which its engines end an answer.
+_REFUSALS = {
     "context_length_exceeded": Failure.TOO_LONG,
     "INPUT_LENGTH_ERROR": Failure.TOO_LONG,
     "OUT_OF_MEMORY": Failure.MEMORY,
@@ -119,57 +120,68 @@ class LMDeployModel(Model):
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """Chat if its tokenizer has a chat template; its own tokens, fed as ids. Imports no
-        engine."""
-        known = checked(cls, options)
-        files = ModelFiles(name, known.get("revision"))
-        chat = Chat.of(
-            files, **{key: known[key] for key in ("base", "template_options") if key in known}
-        )
+        """Return the traits of a chat model if its tokenizer has a chat template.
+
+        Lengths are in its own tokens, and prompts are sent as ids. No engine is imported.
+        """
+        checked_options = checked(cls, options)
+        files = ModelFiles(name, checked_options.get("revision"))
+        chat_options = {
+            key: checked_options[key]
+            for key in ("base", "template_options")
+            if key in checked_options
+        }
+        chat = Chat.of(files, **chat_options)
         return chat.traits(
-            positions=known.get("session_len") or files.positions, needs=("lmdeploy",)
+            positions=checked_options.get("session_len") or files.positions, needs=("lmdeploy",)
         )
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once. Raises Unmeasured: too long for session_len, no memory, out of time, or it
-        failed."""
-        start, ids = perf_counter(), self._chat.ids(prompt)
+        """Return the answer to a prompt.
+
+        Raises Unmeasured if the prompt is too long for session_len, if memory or time runs out, or
+        if the engine fails.
+        """
+        start_s = perf_counter()
+        ids = self._chat.ids(prompt)
         self._check_room(len(ids), decoding.most_tokens)
-        loop = self._pipeline.internal_thread.loop
         strings = (*stop_strings(decoding.request), *prompt.stops)
         stops = Stops(strings, self._chat.vocabulary)
-        asked = asyncio.run_coroutine_threadsafe(self._generated_tokens(ids, decoding, stops), loop)
+        future = asyncio.run_coroutine_threadsafe(
+            self._generate(ids, decoding, stops=stops), self._pipeline.internal_thread.loop
+        )
         try:
             async with asyncio.timeout(decoding.timeout_s):
-                tokens, finish, cached = await asyncio.wrap_future(asked)
+                tokens, finish, cached_tokens = await asyncio.wrap_future(future)
         except TimeoutError:
             raise faults.timed_out(decoding.timeout_s) from None
         answer = Answer(
             stops.text(tokens),
             finish,
-            len(ids),
-            cached,
-            len(tokens),
+            prompt_tokens=len(ids),
+            cached_tokens=cached_tokens,
+            completion_tokens=len(tokens),
             model=self.name,
-            latency_s=perf_counter() - start,
+            latency_s=perf_counter() - start_s,
         )
         return split_thinking(answer, decoding, opened=opened_in(prompt))
 
     async def close(self) -> None:
-        """Stop the engine, and give its memory back."""
+        """Stop the engine, and free its memory."""
         await asyncio.to_thread(self._pipeline.close)
 
-    async def _generated_tokens(
+    async def _generate(
         self, ids: Ids, decoding: Decoding, stops: Stops
     ) -> tuple[list[int], str, int | None]:
-        """An answer's tokens, why it ended, and the prompt tokens that the engine had cached.
+        """Return an answer's tokens, why it ended, and how many prompt tokens were cached.
 
-        Runs on the engine's own loop. The pipeline's plainer interface is not used since it
-        calls every failure of the engine the same: here its last state says whether memory ran
-        out. The engine knows stop words of one token only, so with stop strings the answer is
-        read as it comes, and then cancelled.
+        Runs on the engine's own loop. The pipeline's plainer interface is not used, because it
+        reports every failure of the engine alike: here the engine's last state shows if memory ran
+        out. The engine knows only stop words of one token, so with stop strings the answer is read
+        while it is generated, and then cancelled.
         """
-        engine, session = self._engine, self._engine.session_mgr.get()
+        engine = self._engine
+        session = engine.session_mgr.get()
         tokens: list[int] = []
         last: Any = None
         reached = False
@@ -203,34 +215,37 @@ class LMDeployModel(Model):
         finally:
             engine.session_mgr.remove(session)
         task = asyncio.current_task()
-        if task is not None and task.cancelling():  # LMDeploy swallows a cancellation
+        # LMDeploy swallows a cancellation.
+        if task is not None and task.cancelling():
             raise asyncio.CancelledError
-        cached = (
-            None if last is None or last.req_metrics is None else last.req_metrics.cached_tokens
-        )
+
+        cached_tokens = None
+        if last is not None and last.req_metrics is not None:
+            cached_tokens = last.req_metrics.cached_tokens
         if reached:
-            return tokens, "stop", cached
+            return tokens, "stop", cached_tokens
         failure = ended(last.status.name if last is not None else "no output")
         if failure is not None:
             raise failure
-        stopped = bool(tokens) and tokens[-1] in (config.stop_token_ids or ())
-        return tokens[:-1] if stopped else tokens, "stop" if stopped else "length", cached
+        if tokens and tokens[-1] in (config.stop_token_ids or ()):
+            return tokens[:-1], "stop", cached_tokens
+        return tokens, "length", cached_tokens
 
     def _check_room(self, prompt_tokens: int, answer_tokens: int) -> None:
-        """Raises Unmeasured for a prompt that the session has no room for, its answer
-        included."""
-        room, wanted = self._engine.session_len, prompt_tokens + answer_tokens
-        if wanted > room:
+        """Raise Unmeasured for a prompt that is too long for the session with its answer."""
+        room = self._engine.session_len
+        needed = prompt_tokens + answer_tokens
+        if needed > room:
             raise Unmeasured(
                 Failure.TOO_LONG,
                 f"{prompt_tokens:,} prompt and {answer_tokens:,} answer tokens are more than the "
-                f"engine's "
-                f"session of {room:,}. For a longer one: --model-options session_len={wanted}",
+                f"engine's session of {room:,}. For a longer one: --model-options "
+                f"session_len={needed}",
             )
 
 
 def library() -> Any:
-    """The package, imported now. Raises SettingsError with what to install."""
+    """Return the package `lmdeploy`. Raises SettingsError with the line that installs it."""
     try:
         import lmdeploy
         from lmdeploy.serve.core import AsyncEngine
@@ -250,39 +265,45 @@ def library() -> Any:
 def open_pipeline(
     name: str, engine: str, options: Mapping[str, Any], *, trust_remote_code: bool
 ) -> Any:
-    """A pipeline with the model loaded. Raises SettingsError."""
+    """Return a pipeline with the model loaded. Raises SettingsError."""
     package = library()
-    config = engine_config(package, engine, options)
+    config = engine_config(package, engine, options=options)
     try:
         return package.pipeline(
-            name, backend_config=config, log_level="ERROR", trust_remote_code=trust_remote_code
+            name,
+            backend_config=config,
+            log_level="ERROR",
+            trust_remote_code=trust_remote_code,
         )
-    except Exception as error:  # engines raise whatever CUDA and a model's own code do
-        said = scrub(f"{type(error).__name__}: {error}")
-        remedy = f" {LESS_MEMORY}" if OUT_OF_MEMORY.search(said) else ""
-        if "trust_remote_code" in said:
+    except Exception as error:
+        # Engines raise everything that CUDA and a model's own code raise.
+        reason = scrub(f"{type(error).__name__}: {error}")
+        remedy = f" {LESS_MEMORY}" if OUT_OF_MEMORY.search(reason) else ""
+        if "trust_remote_code" in reason:
             remedy = " If you have read its code and trust it: --trust-remote-code"
-        raise SettingsError(f"'{name}' cannot be loaded by lmdeploy: {said}{remedy}") from error
+        raise SettingsError(f"'{name}' cannot be loaded by lmdeploy: {reason}{remedy}") from error
+
+
+def _options_of(package: Any, engine: str) -> set[str]:
+    return {field.name for field in fields(getattr(package, CONFIGS[engine]))}
 
 
 def engine_config(package: Any, engine: str, options: Mapping[str, Any]) -> Any:
-    """The engine's own configuration. Raises SettingsError for what it does not know or
-    take."""
-    kind = getattr(package, CONFIGS[engine])
-    known = {field.name for field in fields(kind)}
+    """Return the engine's own configuration.
+
+    Raises SettingsError for an option or a value that the engine does not take.
+    """
+    known_options = _options_of(package, engine)
     for name in options:
-        if name not in known:
-            others = [
-                other
-                for other in CONFIGS
-                if name in {field.name for field in fields(getattr(package, CONFIGS[other]))}
-            ]
-            hint = f" It is one of --model-options engine={others[0]}." if others else ""
+        if name not in known_options:
+            engines = [other for other in CONFIGS if name in _options_of(package, other)]
+            hint = f" It is one of --model-options engine={engines[0]}." if engines else ""
             raise SettingsError(
                 f"Engine '{engine}' of lmdeploy {package.__version__} has no option '{name}'.{hint}"
             )
+    config_class = getattr(package, CONFIGS[engine])
     try:
-        return kind(**options)
+        return config_class(**options)
     except (AssertionError, ValueError, TypeError) as error:
         raise SettingsError(
             f"Engine '{engine}' of lmdeploy does not take that: {scrub(str(error))}"
@@ -290,31 +311,34 @@ def engine_config(package: Any, engine: str, options: Mapping[str, Any]) -> Any:
 
 
 def generation(package: Any, decoding: Decoding) -> Any:
-    """How an answer is drawn: greedily at temperature 0. Raises Unmeasured for unknown request
-    fields."""
-    kind = package.GenerationConfig
-    known = [field.name for field in fields(kind) if field.name not in OUR_FIELDS]
-    given = {name: value for name, value in decoding.request.items() if name not in STOP_FIELDS}
-    for name in given:
-        if name not in known:
-            raise Unmeasured(
-                Failure.REJECTED, f"lmdeploy takes no '{name}'. {did_you_mean(name, known)}"
-            )
-    drawn = {}
+    """Return LMDeploy's configuration of an answer, which is greedy at temperature 0.
+
+    Raises Unmeasured for request fields or values that LMDeploy does not take.
+    """
+    config_class = package.GenerationConfig
+    known_fields = [field.name for field in fields(config_class) if field.name not in OUR_FIELDS]
+    arguments: dict[str, Any] = {"max_new_tokens": decoding.most_tokens}
     if decoding.temperature:
-        drawn = {
-            "do_sample": True,
-            "temperature": decoding.temperature,
-            "random_seed": decoding.seed,
-        }
+        arguments["do_sample"] = True
+        arguments["temperature"] = decoding.temperature
+        arguments["random_seed"] = decoding.seed
+    for name, value in decoding.request.items():
+        if name in STOP_FIELDS:
+            continue
+        if name not in known_fields:
+            raise Unmeasured(
+                Failure.REJECTED,
+                f"lmdeploy takes no '{name}'. {did_you_mean(name, known_fields)}",
+            )
+        arguments[name] = value
     try:
-        return kind(max_new_tokens=decoding.most_tokens, **drawn, **given)
+        return config_class(**arguments)
     except (AssertionError, ValueError, TypeError) as error:
         raise Unmeasured(Failure.REJECTED, f"lmdeploy does not take that: {error}") from None
 
 
 def refusal(error: Exception) -> Unmeasured:
-    """What an exception of LMDeploy's (mostly its RequestError) means."""
+    """Return the failure that an exception of LMDeploy's, mostly its RequestError, stands for."""
     cause = f"{error.__cause__ or ''} {error}"
     code = str(getattr(getattr(error, "code", ""), "value", ""))
     failure = _REFUSALS.get(code, Failure.MODEL)
@@ -324,7 +348,7 @@ def refusal(error: Exception) -> Unmeasured:
 
 
 def ended(state: str) -> Unmeasured | None:
-    """What the state that an engine ended an answer in means; None for a good end."""
+    """Return the failure that an engine's last state stands for, or None for a whole answer."""
     if state in ("SUCCESS", "FINISH"):
         return None
     failure = _REFUSALS.get(state, Failure.MODEL)

@@ -1,9 +1,8 @@
-"""Replicas of a model behind the `Model` protocol: one model that answers several prompts at a
-time.
+"""Let the replicas of a model answer as one model, several prompts at a time.
 
-Each lane keeps to one replica, whose cache holds the lane's prefix. A replica that is lost costs
-its answer in flight: the prompt is asked of another, and one that lost three is set aside. Who
-starts replicas is in `cluster.py`.
+Each lane keeps to one replica, whose cache holds the lane's prefix. If a replica is lost, its
+answers in flight are lost with it. Their prompts are sent to another replica, and a prompt that
+lost three replicas is set aside. `cluster.py` starts replicas.
 """
 
 from __future__ import annotations
@@ -34,25 +33,38 @@ from needlemap.text.tokens import TokenText
 if TYPE_CHECKING:
     from distributed import Future
 
-MOST_DEATHS = 3  # replicas that one prompt may take with it
+# How many replicas may be lost to one prompt.
+MOST_DEATHS = 3
 _LOOK_S = 0.5
-_IDLE_S = 1.0  # after which a replica's lane is believed to be done, so that another may have it
+# A lane whose replica was unused for so long counts as done, and another lane may take the replica.
+_IDLE_S = 1.0
 _CLOSING_S = 5.0
 
 
 class Lost(Exception):
-    """The replica is gone, and its answer with it."""
+    """Raised for a replica that is gone, and its answers with it."""
 
 
 @dataclass(eq=False, slots=True)
 class Replica:
-    """One copy. held: its model, in Dask's hands. calls: under way to it. open: prompts that it
-    answers now; alone: whether one wants it for itself. texts: what it has of the texts that travel
-    once."""
+    """One copy of the model.
+
+    Attributes:
+        address: Of its Dask worker.
+        name: Of its Dask worker.
+        model: Its model, which Dask holds in the worker.
+        slots: How many prompts it answers at a time.
+        calls: The calls that it has not answered yet.
+        gone: True once the worker is lost.
+        open: How many prompts it answers now.
+        alone: True while one prompt has it to itself.
+        used_s: When its last prompt ended, or when it was loaded, on the monotonic clock.
+        texts: The long texts that were sent to it; each is sent once.
+    """
 
     address: str
     name: str
-    held: Future[Any]
+    model: Future[Any]
     slots: int
     calls: set[asyncio.Future[Any]] = field(default_factory=set)
     gone: bool = False
@@ -65,137 +77,174 @@ class Replica:
 
     @property
     def room(self) -> bool:
-        """Whether it takes one more prompt."""
+        """Return True if the replica can take one more prompt."""
         return self.open < self.slots and not self.alone
 
 
 class Replicas(Model):
-    """Equal copies of one model. slots: prompts that each takes at a time.
+    """Equal copies of one model.
 
-    notes, side: what a copy knew of itself when it was loaded.
+    Attributes:
+        replicas: How many copies are wanted.
+        notes: What a copy reported of itself when it was loaded.
+        side: As `notes`.
     """
 
     def __init__(self, recipe: Recipe, cluster: Cluster, slots: int) -> None:
-        self._recipe, self._cluster, self._slots = recipe, cluster, slots
+        """Make copies in a cluster. slots: how many prompts each answers at a time."""
+        self._recipe = recipe
+        self._cluster = cluster
+        self._slots = slots
         self.replicas = cluster.count or 1
         self._client: Any = None
         self._pool: dict[str, Replica] = {}
-        self._welcomes: dict[str, asyncio.Task[None]] = {}
-        self._loaded = set[str]()  # names of all that ever were
+        # Tasks that load a model on a worker, by the worker's address.
+        self._loading: dict[str, asyncio.Task[None]] = {}
+        # Names of all workers that ever had the model.
+        self._loaded = set[str]()
+        # Each lane's own replica.
         self._homes: dict[int, Replica] = {}
         self._changed = asyncio.Event()
-        self._look: asyncio.Task[None] | None = None
-        self._told: Callable[[str], object] = str
-        self._said: Callable[[str], object] = str
+        self._watching: asyncio.Task[None] | None = None
+        self._show_state: Callable[[str], object] = str
+        self._show_event: Callable[[str], object] = str
         self._problem: NeedlemapError | None = None
 
     async def open(
         self, most: int, show_state: Callable[[str], None], show_event: Callable[[str], None]
     ) -> None:
-        """Wait until a first replica is there.
+        """Wait until the first replica can answer.
 
-        most: how many have something to do. Raises NeedlemapError when none can be had.
+        most: how many replicas have a prompt to answer. Raises NeedlemapError if there can be no
+        replica.
         """
-        self._told, self._said = show_state, show_event
+        self._show_state = show_state
+        self._show_event = show_event
         if self._cluster.count is not None:
-            self.replicas = min(self._cluster.count, max(most, self.replicas if self._look else 1))
-        if self._look is not None:
+            # A later batch of prompts does not lower the number of replicas.
+            least = 1 if self._watching is None else self.replicas
+            self.replicas = min(self._cluster.count, max(most, least))
+        if self._watching is not None:
             return
         for note in self._cluster.notes():
             show_event(f"note: {note}")
         self._client = await self._cluster.open()
-        self._look = asyncio.create_task(self._watch())
+        self._watching = asyncio.create_task(self._watch())
         while not self._pool:
-            await self._change(_LOOK_S)
+            await self._wait_for_change(_LOOK_S)
         for note in self.notes:
             show_event(f"note: {note}")
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask the lane's replica, or another where it is gone. Raises Unmeasured."""
-        return await self._ask(prompt, decoding, None)
+        """Return the answer of the lane's replica, or of another if it is gone.
+
+        Raises Unmeasured.
+        """
+        return await self._answer(prompt, decoding, given_answer=None)
 
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """How likely it finds a given answer. Raises Unmeasured."""
-        return await self._ask(prompt, decoding, answer)
+        """Return how likely the model finds a given answer. Raises Unmeasured."""
+        return await self._answer(prompt, decoding, given_answer=answer)
 
     async def close(self) -> None:
-        """Let go of all models, and end what was started for them."""
-        tasks = [each for each in (self._look, *self._welcomes.values()) if each is not None]
+        """Close all copies of the model, and end what was started for them."""
+        tasks = list(self._loading.values())
+        if self._watching is not None:
+            tasks.insert(0, self._watching)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
         if self._client is not None:
             with suppress(Exception):
                 async with asyncio.timeout(_CLOSING_S):
-                    await asyncio.gather(*(self._run(each, let_go) for each in self._pool.values()))
+                    closing = [self._run(replica, let_go) for replica in self._pool.values()]
+                    await asyncio.gather(*closing)
             self._pool.clear()
             self._homes.clear()
             with suppress(Exception):
                 await self._client.close()
         await self._cluster.close()
 
-    async def _ask(self, prompt: Prompt, decoding: Decoding, given: str | None) -> Answer:
+    async def _answer(self, prompt: Prompt, decoding: Decoding, given_answer: str | None) -> Answer:
         data, texts = packed(prompt)
-        lost = 0
+        losses = 0
         while True:
-            alone = lost > 0  # so that it takes no other answer with it
-            replica = await self._taken(LANE.get(), alone=alone)
+            # A prompt that lost a replica gets one to itself, so that it takes no other answer
+            # with it.
+            alone = losses > 0
+            replica = await self._take(LANE.get(), alone=alone)
             try:
-                keys = [await self._held(replica, text) for text in texts]
-                said = await self._run(replica, ask, data, keys, decoding, given)
+                keys = [await self._text_key(replica, text) for text in texts]
+                result = await self._run(replica, ask, data, keys, decoding, given_answer)
             except Lost as error:
-                lost += 1
-                if lost == MOST_DEATHS:
+                losses += 1
+                if losses == MOST_DEATHS:
                     raise Unmeasured(
                         Failure.REPLICA,
-                        f"{lost} replicas were lost while they answered it, at last {error}",
+                        f"{losses} replicas were lost while they answered it, at last {error}",
                     ) from None
                 continue
             finally:
-                self._left(replica, alone)
-            if isinstance(said, NeedlemapError):
-                raise said
-            answer: Answer = said
+                self._release(replica, alone=alone)
+            if isinstance(result, NeedlemapError):
+                raise result
+            answer: Answer = result
             return answer
 
-    async def _taken(self, lane: int, *, alone: bool) -> Replica:
-        """A place at a replica: the lane's own, one that no lane has, or one whose lane is
-        done."""
-        while True:
-            replica = self._free(lane)
-            if replica is None:
-                await self._change(_IDLE_S)
-                continue
-            self._homes[lane] = replica
-            replica.open += 1
-            replica.alone = alone
-            try:
-                while alone and replica.open > 1 and replica.address in self._pool:
-                    await self._change(_IDLE_S)  # until those that it answers now are out of danger
-            except BaseException:
-                self._left(replica, alone)
-                raise
-            return replica
+    async def _take(self, lane: int, *, alone: bool) -> Replica:
+        """Wait for a replica with room, and return it with one more open prompt.
 
-    def _free(self, lane: int) -> Replica | None:
+        alone: wait until it answers no other prompt.
+        """
+        replica = self._free_replica(lane)
+        while replica is None:
+            await self._wait_for_change(_IDLE_S)
+            replica = self._free_replica(lane)
+
+        self._homes[lane] = replica
+        replica.open += 1
+        replica.alone = alone
+        try:
+            while alone and replica.open > 1 and replica.address in self._pool:
+                await self._wait_for_change(_IDLE_S)
+        except BaseException:
+            self._release(replica, alone=alone)
+            raise
+        return replica
+
+    def _free_replica(self, lane: int) -> Replica | None:
+        """Return the lane's own replica, one that no lane has, or one whose lane is done.
+
+        Return None if all are busy.
+        """
         home = self._homes.get(lane)
         if home is not None and home.room and home.address in self._pool:
             return home
         homes = list(self._homes.values())
-        free = [each for each in self._pool.values() if each.room]
-        unclaimed = [each for each in free if homes.count(each) < each.slots]
+        free = [replica for replica in self._pool.values() if replica.room]
+        unclaimed = [replica for replica in free if homes.count(replica) < replica.slots]
+        if unclaimed:
+            return min(unclaimed, key=homes.count)
         idle_since_s = time.monotonic() - _IDLE_S
-        idle = [each for each in free if each.used_s < idle_since_s]
-        return next(iter(sorted(unclaimed, key=homes.count) or idle), None)
+        for replica in free:
+            if replica.used_s < idle_since_s:
+                return replica
+        return None
 
-    def _left(self, replica: Replica, alone: bool) -> None:
+    def _release(self, replica: Replica, *, alone: bool) -> None:
+        """Count one open prompt less. alone: True if the prompt had the replica to itself."""
         replica.open -= 1
-        replica.alone, replica.used_s = replica.alone and not alone, time.monotonic()
+        if alone:
+            replica.alone = False
+        replica.used_s = time.monotonic()
         self._changed.set()
 
-    async def _change(self, seconds: float) -> None:
-        """Until something changes, or for so long. Raises NeedlemapError when no replica can
-        be had."""
+    async def _wait_for_change(self, seconds: float) -> None:
+        """Wait until something changes, or until the time ends.
+
+        Raises NeedlemapError if there can be no replica.
+        """
         self._changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -203,34 +252,36 @@ class Replicas(Model):
         if self._problem is not None:
             raise self._problem
 
-    async def _held(self, replica: Replica, text: TokenText) -> str:
-        """The key of a text that a replica holds; it is sent at most once. Raises Lost."""
+    async def _text_key(self, replica: Replica, text: TokenText) -> str:
+        """Return the key of a text that a replica holds, after sending it once. Raises Lost."""
         if text not in replica.texts:
-            replica.texts[text] = asyncio.create_task(self._sent(replica, text))
-        return str((await asyncio.shield(replica.texts[text])).key)
+            replica.texts[text] = asyncio.create_task(self._send_text(replica, text))
+        future = await asyncio.shield(replica.texts[text])
+        return str(future.key)
 
-    async def _sent(self, replica: Replica, text: TokenText) -> Future[Any]:
-        sending = self._client.scatter([text], workers=[replica.address], direct=False, hash=False)
-        (sent,) = await self._reached(replica, sending)
-        return sent
+    async def _send_text(self, replica: Replica, text: TokenText) -> Future[Any]:
+        call = self._client.scatter([text], workers=[replica.address], direct=False, hash=False)
+        (future,) = await self._result_of(call, replica)
+        return future
 
-    async def _run(self, replica: Replica, function: Callable[..., Any], *given: Any) -> Any:
-        """What a function of a replica returns. Raises Lost when the replica is gone."""
-        said = await self._reached(
-            replica, self._client.run(function, replica.held.key, *given, workers=[replica.address])
-        )
-        return said[replica.address]
+    async def _run(self, replica: Replica, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function returns in a replica. Raises Lost if the replica is gone."""
+        call = self._client.run(function, replica.model.key, *arguments, workers=[replica.address])
+        results = await self._result_of(call, replica)
+        return results[replica.address]
 
-    async def _reached(self, replica: Replica, call: Awaitable[Any]) -> Any:
-        """What a call comes to. Raises Lost as soon as the replica is known to be gone: Dask
-        would try to reach it for half a minute. Where it lives after all, it loads its model
-        anew."""
+    async def _result_of(self, call: Awaitable[Any], replica: Replica) -> Any:
+        """Return the result of a call to a replica.
+
+        Raises Lost as soon as the replica is known to be gone, because Dask would try to reach it
+        for half a minute. If the worker lives after all, it loads its model again.
+        """
         if replica.gone:
             raise Lost(replica.name)
-        reaching = asyncio.ensure_future(call)
-        replica.calls.add(reaching)
+        running = asyncio.ensure_future(call)
+        replica.calls.add(running)
         try:
-            return await reaching
+            return await running
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not replica.gone or (task is not None and task.cancelling()):
@@ -240,7 +291,7 @@ class Replicas(Model):
             self._forget(replica.address)
             raise Lost(f"{replica.name} ({type(error).__name__}: {error})") from None
         finally:
-            replica.calls.discard(reaching)
+            replica.calls.discard(running)
 
     def _forget(self, address: str) -> None:
         replica = self._pool.pop(address, None)
@@ -249,28 +300,27 @@ class Replicas(Model):
             for call in replica.calls:
                 call.cancel()
         self._homes = {lane: home for lane, home in self._homes.items() if home is not replica}
-        if address in self._welcomes:
-            self._welcomes.pop(address).cancel()
+        if address in self._loading:
+            self._loading.pop(address).cancel()
         self._changed.set()
 
     async def _watch(self) -> None:
-        """See who is there, and to it that enough are, until the run is over."""
+        """Load the model on new workers and keep enough of them, until the run is over."""
         try:
             while True:
                 workers = await self._workers()
-                for address in {*self._pool, *self._welcomes} - set(workers):
+                for address in {*self._pool, *self._loading} - set(workers):
                     self._forget(address)
                 for address in list(workers)[: self.replicas]:
-                    if address not in self._pool and address not in self._welcomes:
-                        self._welcomes[address] = asyncio.create_task(
-                            self._welcome(address, workers[address])
-                        )
+                    if address not in self._pool and address not in self._loading:
+                        loading = self._load(address, name=workers[address])
+                        self._loading[address] = asyncio.create_task(loading)
                 line, events = await self._cluster.keep(
-                    self.replicas, self._loaded, len(self._pool)
+                    self.replicas, self._loaded, alive=len(self._pool)
                 )
                 for event in events:
-                    self._said(event)
-                self._told(line)
+                    self._show_event(event)
+                self._show_state(line)
                 await asyncio.sleep(_LOOK_S)
         except NeedlemapError as error:
             self._problem = error
@@ -279,30 +329,30 @@ class Replicas(Model):
         self._changed.set()
 
     async def _workers(self) -> Mapping[str, str]:
-        """Addresses of the workers that are there, and their names."""
+        """Return the names of all workers by their addresses."""
         scheduler = await self._client.scheduler.identity(n_workers=-1)
         if self._cluster.count is None and not self._pool:
             self.replicas = max(1, len(scheduler["workers"]))
         return {address: str(worker["name"]) for address, worker in scheduler["workers"].items()}
 
-    async def _welcome(self, address: str, name: str) -> None:
-        """Load the model there. An error in loading it ends the run."""
+    async def _load(self, address: str, name: str) -> None:
+        """Load the model on a worker. An error in loading it ends the run."""
         try:
-            held = self._client.submit(load, self._recipe, workers=[address], pure=False)
-            found: ReplicaReport = await self._client.submit(
-                report, held, workers=[address], pure=False
+            model = self._client.submit(load, self._recipe, workers=[address], pure=False)
+            loaded: ReplicaReport = await self._client.submit(
+                report, model, workers=[address], pure=False
             )
-            if found.problem:
-                raise NeedlemapError(f"On {found.host}: {found.problem}")
+            if loaded.problem:
+                raise NeedlemapError(f"On {loaded.host}: {loaded.problem}")
         except NeedlemapError as error:
             self._problem = error
         except Exception as error:
             words = f"{type(error).__name__}: {error}"
             self._problem = NeedlemapError(f"Worker {name} cannot load the model: {words}")
         else:
-            for what, value in found.told.items():
-                setattr(self, what, value)
-            self._pool[address] = Replica(address, name, held, self._slots)
+            for attribute, value in loaded.attributes.items():
+                setattr(self, attribute, value)
+            self._pool[address] = Replica(address, name, model=model, slots=self._slots)
             self._loaded.add(name)
-            self._welcomes.pop(address, None)
+            self._loading.pop(address, None)
         self._changed.set()

@@ -1,11 +1,10 @@
-"""A replica: one copy of a model in a process of its own, a worker of Dask that the asking process
-reaches.
+"""Run a replica: one copy of a model in a process of its own, which is a Dask worker.
 
     python -P -m needlemap.cluster.replica FILE
 
-FILE, JSON, says where the scheduler is, and holds the run's certificates.
-Its model and the haystacks are Dask's data, so that they are gone when the asking process is. A
-haystack comes once; a prompt is then spans of it. It ends by itself when its scheduler is gone.
+FILE is JSON. It holds the address of the scheduler and the run's certificates. The model and the
+haystacks are Dask's data, so that they are freed when the process of the run ends. A haystack is
+sent once; a prompt is then spans of it. A replica ends by itself when its scheduler is gone.
 """
 
 from __future__ import annotations
@@ -37,18 +36,31 @@ from needlemap.text.tokens import TokenText
 from needlemap.untrusted import read_json
 from needlemap.version import __version__
 
-if TYPE_CHECKING:  # it takes a second to import
+# The import takes a second.
+if TYPE_CHECKING:
     from distributed import Worker
 
-_SMALL = 2048  # bytes of a text that travels with each prompt; a longer one travels once
-_PATIENCE_S = 45.0  # for the scheduler, at the start; a job may begin when nobody asks any more
-_LOOK_S, _CLOSING_S = 0.25, 5.0
-_TOLD = ("notes", "side")  # what a model that was tried knows of itself
+# A text with fewer bytes is sent with each prompt. A longer one is sent once.
+_SMALL_BYTES = 2048
+# How long a replica waits for the scheduler at its start. A job may start after its run ended.
+_PATIENCE_S = 45.0
+_LOOK_S = 0.25
+_CLOSING_S = 5.0
+# Attributes of a model that its constructor may set.
+_REPORTED = ("notes", "side")
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a model is made of. weights: hash of its files, where the asking process sees them."""
+    """The arguments that make a model.
+
+    Attributes:
+        backend: The name of its back end.
+        name: The model's name.
+        options: The back end's options.
+        weights: The hash of its files; '' if the process of the run does not see them.
+        version: The version of needlemap in that process.
+    """
 
     backend: str
     name: str
@@ -57,8 +69,11 @@ class Recipe:
     version: str = __version__
 
     def make(self) -> Model:
-        """The model. Raises NeedlemapError when it cannot be made here, or is another one
-        here."""
+        """Return the model.
+
+        Raises NeedlemapError if it cannot be made here, or if its files or needlemap's version
+        differ here.
+        """
         if self.version != __version__:
             raise SettingsError(
                 f"needlemap is {__version__} there, and {self.version} here. Install one."
@@ -70,11 +85,16 @@ class Recipe:
 
 
 class LoadedModel:
-    """A model where it lives, or why there is none. Dask may neither move it nor put it on a
-    disk."""
+    """A model in the process that loaded it. Dask may neither move it nor write it to a disk.
+
+    Attributes:
+        model: None if it could not be loaded, or once it was closed.
+        problem: Why it could not be loaded; '' if it was.
+    """
 
     def __init__(self, model: Model | None, problem: str = "") -> None:
-        self.model, self.problem = model, problem
+        self.model = model
+        self.problem = problem
 
     def __reduce__(self) -> Any:
         raise TypeError("a model stays where it was loaded")
@@ -82,15 +102,21 @@ class LoadedModel:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaReport:
-    """A replica's report on loading its model. problem: why it could not. told: see `_TOLD`."""
+    """A replica's report on loading its model.
+
+    Attributes:
+        problem: Why the model could not be loaded; '' if it was.
+        host: The name of the replica's machine.
+        attributes: What the model reported of itself, by the names in `_REPORTED`.
+    """
 
     problem: str
     host: str
-    told: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load(recipe: Recipe) -> LoadedModel:
-    """The model, in a replica; it stays there."""
+    """Load the model in a replica, and return it or the reason why it could not be loaded."""
     try:
         return LoadedModel(recipe.make())
     except NeedlemapError as error:
@@ -99,10 +125,12 @@ def load(recipe: Recipe) -> LoadedModel:
         return LoadedModel(None, raised_by(error))
 
 
-def report(held: LoadedModel) -> ReplicaReport:
-    """How the loading went."""
-    told = {name: getattr(held.model, name) for name in _TOLD if hasattr(held.model, name)}
-    return ReplicaReport(held.problem, os.uname().nodename, told)
+def report(loaded: LoadedModel) -> ReplicaReport:
+    """Return how the loading went, for the process of the run."""
+    attributes = {
+        name: getattr(loaded.model, name) for name in _REPORTED if hasattr(loaded.model, name)
+    }
+    return ReplicaReport(loaded.problem, host=os.uname().nodename, attributes=attributes)
 
 
 async def ask(
@@ -110,27 +138,33 @@ async def ask(
     packed: bytes,
     texts: Sequence[str],
     decoding: Decoding,
-    given: str | None,
+    given_answer: str | None,
     dask_worker: Worker,
 ) -> Answer | NeedlemapError:
-    """An answer, or how likely a given one is found; or why there is none. texts: keys of long
-    texts."""
+    """Return the model's answer in a replica, or the error instead of an answer.
+
+    key: of the model in Dask's data. packed: the prompt, as `packed` returns it. texts: keys of its
+    long texts. given_answer: return how likely the model finds this one. dask_worker: filled in by
+    Dask.
+    """
     data: Mapping[str, Any] = dask_worker.data
     model: Model = data[key].model
-    prompt = unpacked(packed, [data[each] for each in texts])
+    prompt = unpacked(packed, [data[text_key] for text_key in texts])
     try:
-        return await call_model(model, prompt, decoding, given)
+        return await call_model(model, prompt, decoding, given_answer=given_answer)
     except NeedlemapError as error:
         return error
 
 
 async def let_go(key: str, dask_worker: Worker) -> None:
-    """Close the model, and free what it held, where the process stays."""
+    """Close the model and free its memory, because the process of a borrowed worker stays."""
     data: Mapping[str, Any] = dask_worker.data
-    held: LoadedModel = data[key]
-    model, held.model = held.model, None
+    loaded: LoadedModel = data[key]
+    model = loaded.model
+    loaded.model = None
     if model is not None:
         await model.close()
+    # The memory is free once nothing refers to the model.
     del model
     gc.collect()
     if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
@@ -138,58 +172,61 @@ async def let_go(key: str, dask_worker: Worker) -> None:
 
 
 def packed(prompt: Prompt) -> tuple[bytes, list[TokenText]]:
-    """A prompt as bytes without its long texts, and those."""
-    out, found = io.BytesIO(), dict[TokenText, int]()
-    pickler = _Packing(out, found)
-    pickler.dump(prompt)
-    return out.getvalue(), list(found)
+    """Return a prompt as bytes without its long texts, and the long texts."""
+    file = io.BytesIO()
+    numbers = dict[TokenText, int]()
+    _Packing(file, numbers).dump(prompt)
+    return file.getvalue(), list(numbers)
 
 
 def unpacked(data: bytes, texts: Sequence[TokenText]) -> Prompt:
-    """The prompt again, with spans of these texts."""
+    """Return the prompt that was packed, with spans of these texts."""
     prompt: Prompt = _Unpacking(io.BytesIO(data), texts).load()
     return prompt
 
 
 class _Packing(pickle.Pickler):
-    """Leaves long texts out, and notes which they were."""
+    """Pickle without long texts, which are numbered instead."""
 
-    def __init__(self, out: io.BytesIO, found: dict[TokenText, int]) -> None:
-        super().__init__(out, pickle.HIGHEST_PROTOCOL)
-        self._found = found
+    def __init__(self, file: io.BytesIO, numbers: dict[TokenText, int]) -> None:
+        """Write to a file. numbers: the number of each long text is added here."""
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._numbers = numbers
 
     def persistent_id(self, part: Any) -> int | None:
-        """A long text's number; None for what is written as it is."""
-        if type(part) is not TokenText or len(part.data) < _SMALL:
+        """Return a long text's number, or None to write a part as it is."""
+        if type(part) is not TokenText or len(part.data) < _SMALL_BYTES:
             return None
-        return self._found.setdefault(part, len(self._found))
+        return self._numbers.setdefault(part, len(self._numbers))
 
 
 class _Unpacking(pickle.Unpickler):
-    """Puts long texts in again."""
+    """Unpickle with the long texts in the places of their numbers."""
 
     def __init__(self, data: io.BytesIO, texts: Sequence[TokenText]) -> None:
         super().__init__(data)
         self._texts = texts
 
     def persistent_load(self, number: int) -> TokenText:
-        """The text of a number."""
+        """Return the text of a number."""
         return self._texts[number]
 
 
 def main(file: str) -> None:
-    """Serve until told to end, or until the scheduler is gone; no answer is waited for."""
-    told = read_json(read_regular(Path(file)))
+    """Serve until a signal, or until the scheduler is gone, and exit without further answers."""
+    connection = read_json(read_regular(Path(file)))
     with TemporaryDirectory(prefix="needlemap-", ignore_cleanup_errors=True) as scratch:
-        code = asyncio.run(_serve(told, scratch))
-    if _is_orphan(*told["owner"]):  # killed, it could not take its key away
+        code = asyncio.run(_serve(connection, scratch))
+    host, process = connection["owner"]
+    # A process that was killed could not delete its key.
+    if _is_orphan(host, process):
         Path(file).unlink(missing_ok=True)
     sys.stderr.flush()
     os._exit(code)
 
 
 def _is_orphan(host: str, process: int) -> bool:
-    """Whether who started it ran on this machine and is gone."""
+    """Return True if the process that started this one ran on this machine and is gone."""
     if host != socket.gethostname():
         return False
     with suppress(PermissionError):
@@ -200,8 +237,9 @@ def _is_orphan(host: str, process: int) -> bool:
     return False
 
 
-async def _serve(told: Mapping[str, Any], scratch: str) -> int:
-    worker = _worker(told, scratch)
+async def _serve(connection: Mapping[str, Any], scratch: str) -> int:
+    """Serve until a signal or until the scheduler is gone, and return the exit code."""
+    worker = _worker(connection, scratch)
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -210,7 +248,10 @@ async def _serve(told: Mapping[str, Any], scratch: str) -> int:
         async with asyncio.timeout(_PATIENCE_S):
             await worker
     except (TimeoutError, OSError) as error:
-        show(f"needlemap: the scheduler at {told['address']} is gone: {error!r}", file=sys.stderr)
+        show(
+            f"needlemap: the scheduler at {connection['address']} is gone: {error!r}",
+            file=sys.stderr,
+        )
         return 1
     while worker.status.name == "running" and not ended.is_set():
         await asyncio.sleep(_LOOK_S)
@@ -222,29 +263,33 @@ async def _serve(told: Mapping[str, Any], scratch: str) -> int:
     return 0
 
 
-def _worker(told: Mapping[str, Any], scratch: str) -> Worker:
-    """scratch: a folder of its own: the one that all of a machine share may be another
-    user's."""
+def _worker(connection: Mapping[str, Any], scratch: str) -> Worker:
+    """Return a Dask worker that is not started yet.
+
+    scratch: a folder of its own. The folder that all workers of a machine share by default may
+    belong to another user.
+    """
     import dask
     import distributed
 
     dask.config.set({"distributed.worker.profile.enabled": False})
-    logging.getLogger("distributed").setLevel(logging.WARNING)  # it would tell of every prompt
-    made: Worker = without_http(distributed.Worker)(
-        told["address"],
+    # At its default level it would log every prompt.
+    logging.getLogger("distributed").setLevel(logging.WARNING)
+    worker: Worker = without_http(distributed.Worker)(
+        connection["address"],
         name=_name(),
         nthreads=1,
         memory_limit=0,
-        host=told["host"],
-        security=distributed.Security(**told["security"]),
+        host=connection["host"],
+        security=distributed.Security(**connection["security"]),
         death_timeout=_PATIENCE_S,
         local_directory=scratch,
     )
-    return made
+    return worker
 
 
 def _name() -> str:
-    """What started it calls it: by a name of its own, or the job of Slurm."""
+    """Return the replica's name, which the process that started it or Slurm's job gives."""
     environment = os.environ
     if "NEEDLEMAP_REPLICA" in environment:
         return environment["NEEDLEMAP_REPLICA"]
@@ -255,7 +300,7 @@ def _name() -> str:
 
 
 def without_http(server: type[Any]) -> type[Any]:
-    """A server of Dask without the pages that each serves to all the network."""
+    """Return a class of Dask servers without the pages that they serve to all the network."""
     return type(server.__name__, (server,), {"start_http_server": _no_pages})
 
 
