@@ -1,4 +1,4 @@
-"""What the training wing adds to `report`: the checkpoints of one training together."""
+"""Declare the flag of `report` that shows the checkpoints of one training together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from needlemap.errors import SettingsError
 
 @dataclass(frozen=True, slots=True)
 class SeriesFlags(MoreReportFlags):
-    """Of `report`: a series of checkpoints."""
+    """Flags of `report` for a series of checkpoints."""
 
     by: str = flag(
         "", "step: one table of a training's checkpoints, with -o a figure.", metavar="step"
@@ -20,11 +20,11 @@ class SeriesFlags(MoreReportFlags):
 
     @property
     def alone(self) -> str:
-        """The flag that makes a report of its own of all runs."""
+        """Return the flag that makes a report of its own of all runs; '' if it is not typed."""
         return "--by" if self.by else ""
 
     def report(self, runs: Sequence[Path], typed: ReportFlags) -> None:
-        """Print a series of checkpoints, or draw it. Raises SettingsError."""
+        """Print a series of checkpoints or write it to a file. Raises SettingsError."""
         from needlemap.commands.announce import show_json
         from needlemap.commands.report import folders_of
         from needlemap.records.loaded import load_run
@@ -40,7 +40,8 @@ class SeriesFlags(MoreReportFlags):
 
         if self.by != "step":
             raise SettingsError(f"Runs are reported --by step, got '{self.by}'.")
-        report, out = series_report([load_run(path) for path in folders_of(runs)]), typed.out
+        report = series_report([load_run(path) for path in folders_of(runs)])
+        out = typed.out
         if out is None:
             if typed.json:
                 show_json(to_json(report))

@@ -1,4 +1,4 @@
-"""Recovery of a model that is in training, through one function: log-probabilities of token ids.
+"""Measure recovery of a model in training, through a function: log-probabilities of token ids.
 
     def forward(ids):  # a list of token ids
         with torch.no_grad():
@@ -9,7 +9,7 @@
 
 The prompts, the scorer and the intervals are those of `needlemap run --scorer recovery` on a
 checkpoint with the same tokenizer and settings. Here nothing is written, and prefixes are computed
-anew for each request, since a function of ids has no cache.
+again for each prompt, because a function of ids has no cache.
 """
 
 from __future__ import annotations
@@ -38,23 +38,35 @@ from needlemap.training.scorer import LEAST_GAIN, first_choice, gains, value_pla
 from needlemap.trials import Trial, requests
 from needlemap.trials.build import prepare
 
-Row = tuple[float, float, float]  # gain, the oracle's gain, whether the value is said
+# The gain, the oracle's gain, and 1 if the model says the value, else 0.
+Row = tuple[float, float, float]
 Forward = Callable[[Sequence[int]], Any]
 DEFAULTS: Mapping[str, Any] = {
     "lengths": "1k,4k",
     "depths": "10,50,90",
     "repeats": 8,
-    "max_answer_tokens": 32,  # left free in each prompt: the answer is given, not written
+    # Each prompt keeps room for so many, because the answer is given, not written.
+    "max_answer_tokens": 32,
 }
+# Settings that have a fixed value here.
 OWN = ("model", "model_options", "scorer", "tokenizer", "out")
 
 
 @dataclass(frozen=True, slots=True)
 class LengthRecovery:
-    """What was found at a length. recovery: with its 95 % interval over haystacks; None where the
-    oracle gains nothing. gain: of all items, in nats a token of the value, with its interval.
-    accuracy: share of all items whose value the model says, given the answer's wording; with its
-    interval. n: items that recovery counts; missing: those where the oracle gains nothing."""
+    """The result at one length. All intervals are 95 % intervals over haystacks.
+
+    Attributes:
+        length_tokens: The length of the prompts.
+        recovery: The gain as a share of the oracle's; None if the oracle gains nothing.
+        low, high: Its interval; None with too few haystacks.
+        gain: The mean over all items, in nats for each token of the value.
+        gain_low, gain_high: Its interval.
+        accuracy: The share of all items whose value the model says, given the answer's wording.
+        accuracy_low, accuracy_high: Its interval.
+        n: How many items recovery counts.
+        missing: How many it does not count, because the oracle gains nothing.
+    """
 
     length_tokens: int
     recovery: float | None
@@ -72,46 +84,51 @@ class LengthRecovery:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRecovery:
-    """By length; tokens: that were given to the model in all."""
+    """The result of `recovery`.
+
+    Attributes:
+        by_length: The result at each length.
+        tokens: How many tokens the model read in all.
+    """
 
     by_length: Mapping[int, LengthRecovery]
     tokens: int
 
     def scalars(self) -> dict[str, float]:
-        """What a tracker takes, by name; what is unknown is left out."""
-        found = {
-            f"{name}_{length}{end}": value
-            for length, row in self.by_length.items()
-            for name, end, value in (
-                ("recovery", "", row.recovery),
-                ("recovery", "_low", row.low),
-                ("recovery", "_high", row.high),
-                ("gain", "", row.gain),
-                ("gain", "_low", row.gain_low),
-                ("gain", "_high", row.gain_high),
-                ("accuracy", "", row.accuracy),
-            )
-        }
-        return {name: value for name, value in found.items() if value is not None}
+        """Return known values by name, for a tracker."""
+        values = dict[str, float | None]()
+        for length, row in self.by_length.items():
+            values[f"recovery_{length}"] = row.recovery
+            values[f"recovery_{length}_low"] = row.low
+            values[f"recovery_{length}_high"] = row.high
+            values[f"gain_{length}"] = row.gain
+            values[f"gain_{length}_low"] = row.gain_low
+            values[f"gain_{length}_high"] = row.gain_high
+            values[f"accuracy_{length}"] = row.accuracy
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def recovery(forward: Forward, tokenizer: Any, **settings: Any) -> TrainingRecovery:
-    """How much of a needle's likelihood a model recovers from prompts of some lengths.
+    """Measure how much of a needle's likelihood a model recovers from prompts of some lengths.
 
-    forward: of token ids their log-probabilities, (tokens, vocabulary): row i is of the token
-    behind ids[i]; logits do as well. Rows may be left out at the front, as long as those of an
-    answer are there. tokenizer: of transformers or tokenizers, or a folder that holds
-    tokenizer.json. settings: as `needlemap.run` takes them; `DEFAULTS` are those that differ.
-    Raises SettingsError, and what `forward` raises.
+    forward: takes token ids and returns log-probabilities or logits, (tokens, vocabulary). Row i
+    is of the token after ids[i]. It may leave out rows at the front, but not those of an answer.
+    tokenizer: of transformers or tokenizers, or a folder that holds tokenizer.json. settings: as
+    `needlemap.run` takes them; `DEFAULTS` are those that differ. Raises SettingsError, and the
+    exceptions of `forward`.
     """
     return Items(tokenizer, **settings).read(forward)
 
 
 class Items:
-    """The items of some settings, built once, to be read by each checkpoint."""
+    """The items of some settings, built once and read by each checkpoint.
+
+    Attributes:
+        trials: All trials of the settings.
+    """
 
     def __init__(self, tokenizer: Any, **settings: Any) -> None:
-        """Raises SettingsError for settings that are not to be given here, or are wrong."""
+        """Build the items. Raises SettingsError for wrong settings, and for those in `OWN`."""
         refused = sorted(set(OWN) & set(settings))
         if refused:
             raise SettingsError(
@@ -119,59 +136,75 @@ class Items:
                 f"nothing is written, and the scorer is 'recovery'. Leave it out."
             )
         with TemporaryDirectory(prefix="needlemap-") as folder:
-            named = tokenizer_folder(tokenizer, Path(folder))
-            asked = {**DEFAULTS, **settings, "model": f"hf/{named}", "scorer": "recovery"}
-            experiment = prepare(configure(None, asked))
-            self._chat = Chat.of(ModelFiles(str(named)))
+            tokenizer_path = tokenizer_folder(tokenizer, Path(folder))
+            flags = {
+                **DEFAULTS,
+                **settings,
+                "model": f"hf/{tokenizer_path}",
+                "scorer": "recovery",
+            }
+            experiment = prepare(configure(None, flags))
+            self._chat = Chat.of(ModelFiles(str(tokenizer_path)))
         self.trials: Sequence[Trial] = experiment.trials
 
     def read(self, forward: Forward) -> TrainingRecovery:
-        """What a model makes of them, now."""
-        answers, tokens = dict[str, Answer](), 0
+        """Return the recovery of a model at its present state."""
+        answers = dict[str, Answer]()
+        tokens = 0
         for request in requests(self.trials):
-            answer = given_answer(forward, self._chat, request)
+            answer = given_answer(forward, self._chat, request=request)
             answers[request.asked] = answer
             tokens += answer.prompt_tokens or 0
-        lengths = sorted({trial.cell.length_tokens for trial in self.trials})
-        by_length = {
-            length: length_recovery(
-                length,
-                [
-                    (trial.repeat, self._row(trial, answers))
-                    for trial in self.trials
-                    if trial.cell.length_tokens == length
-                ],
-            )
-            for length in lengths
-        }
+
+        by_length = dict[int, LengthRecovery]()
+        for length in sorted({trial.cell.length_tokens for trial in self.trials}):
+            items = [
+                (trial.repeat, self._row(trial, answers))
+                for trial in self.trials
+                if trial.cell.length_tokens == length
+            ]
+            by_length[length] = length_recovery(length, items)
         return TrainingRecovery(by_length, tokens)
 
     def _row(self, trial: Trial, answers: Mapping[str, Answer]) -> Row:
-        """A trial's gain, its oracle's, and whether the model says the value."""
         reference = trial.item.reference
-        beside: dict[str, Answer] = {each.role: answers[each.asked] for each in trial.beside}
+        beside = {request.role: answers[request.asked] for request in trial.beside}
         answer = replace(answers[trial.asked], beside=beside)
+        gain, oracle_gain = gains(answer, reference)
         places = value_places(answer.logprobs, reference)
-        return *gains(answer, reference), float(first_choice(answer, places))
+        return gain, oracle_gain, float(first_choice(answer, places))
 
 
 def given_answer(forward: Forward, chat: Chat, request: Trial) -> Answer:
-    """How likely a model finds a reference answer behind a prompt. Raises SettingsError for what
-    is no log-probabilities."""
-    ids = chat.ids(request.prompt)
-    given = chat.answer_ids(request.prompt, request.item.reference.answer)
-    rows = as_rows(forward([*map(int, ids), *map(int, given)]), len(given) + 1)
-    seen = tuple(likelihoods(rows[-len(given) - 1 : -1], given))
-    forced = Forced(tuple(each[1] for each in seen), all(own >= other for _, own, _, other in seen))
-    logprobs = spelt_out(seen, chat.vocabulary, "walk", len(ids))
-    return Answer("", prompt_tokens=len(ids), forced=forced, logprobs=logprobs)
+    """Return how likely a model finds the reference answer after a prompt.
+
+    Raises SettingsError if `forward` does not return log-probabilities.
+    """
+    prompt_ids = chat.ids(request.prompt)
+    answer_ids = chat.answer_ids(request.prompt, request.item.reference.answer)
+    output = forward([*map(int, prompt_ids), *map(int, answer_ids)])
+    rows = as_rows(output, len(answer_ids) + 1)
+    # The last row is of the token after the answer.
+    answer_rows = rows[-len(answer_ids) - 1 : -1]
+    tokens = tuple(likelihoods(answer_rows, answer_ids))
+    forced = Forced(
+        tuple(own_nats for _, own_nats, _, _ in tokens),
+        all(own_nats >= other_nats for _, own_nats, _, other_nats in tokens),
+    )
+    logprobs = spelt_out(tokens, chat.vocabulary, "walk", len(prompt_ids))
+    return Answer("", prompt_tokens=len(prompt_ids), forced=forced, logprobs=logprobs)
 
 
-def as_rows(found: Any, least: int) -> Any:
-    """What `forward` returned as an array, (tokens, vocabulary). least: rows that are needed."""
-    if hasattr(found, "detach"):  # a torch tensor, wherever it is and of whatever type
-        found = found.detach().float().cpu()
-    rows = np.asarray(found, np.float32)
+def as_rows(output: Any, least: int) -> Any:
+    """Return the output of `forward` as an array, (tokens, vocabulary).
+
+    least: how many rows at the end are needed. Raises SettingsError if they are not
+    log-probabilities.
+    """
+    # A tensor of torch may be of another type, or on another device.
+    if hasattr(output, "detach"):
+        output = output.detach().float().cpu()
+    rows = np.asarray(output, np.float32)
     if rows.ndim == 3 and len(rows) == 1:
         rows = rows[0]
     if rows.ndim != 2 or len(rows) < least:
@@ -185,8 +218,10 @@ def as_rows(found: Any, least: int) -> Any:
 
 
 def tokenizer_folder(tokenizer: Any, empty: Path) -> Path:
-    """A folder with a tokenizer's files. Raises SettingsError for what is none, or is no fast
-    one."""
+    """Return a folder with a tokenizer's files.
+
+    empty: a folder for them. Raises SettingsError for an object that is not a fast tokenizer.
+    """
     if isinstance(tokenizer, str | Path):
         return Path(tokenizer).expanduser().absolute()
     if hasattr(tokenizer, "save_pretrained"):
@@ -203,32 +238,45 @@ def tokenizer_folder(tokenizer: Any, empty: Path) -> Path:
 
 
 def length_recovery(length_tokens: int, items: Sequence[tuple[int, Row]]) -> LengthRecovery:
-    """Of a length's items, each with its haystack's number."""
-    gain, most, right = np.moveaxis(by_haystack(items), -1, 0)
-    counts = most >= LEAST_GAIN
-    found = ratio_mean(linearised(np.where(counts, gain, nan), np.where(counts, most, nan)))
-    mean, hits = t_interval(gain), cluster_mean(right)
+    """Return the result at a length. items: each with the number of its haystack."""
+    gains, oracle_gains, first_choices = np.moveaxis(by_haystack(items), -1, 0)
+    counts = oracle_gains >= LEAST_GAIN
+    counted_gains = np.where(counts, gains, nan)
+    counted_oracle_gains = np.where(counts, oracle_gains, nan)
+    recovered = ratio_mean(linearised(counted_gains, counted_oracle_gains))
+    accuracy = cluster_mean(first_choices)
+    gain_low = gain_high = None
+    gain_interval = t_interval(gains)
+    if gain_interval:
+        _, gain_low, gain_high = gain_interval
+    n = int(counts.sum())
     return LengthRecovery(
         length_tokens,
-        found.score if found else None,
-        found.low if found else None,
-        found.high if found else None,
-        float(np.nanmean(gain)),
-        mean[1] if mean else None,
-        mean[2] if mean else None,
-        hits.score if hits else None,
-        hits.low if hits else None,
-        hits.high if hits else None,
-        int(counts.sum()),
-        len(items) - int(counts.sum()),
+        recovery=recovered.score if recovered else None,
+        low=recovered.low if recovered else None,
+        high=recovered.high if recovered else None,
+        gain=float(np.nanmean(gains)),
+        gain_low=gain_low,
+        gain_high=gain_high,
+        accuracy=accuracy.score if accuracy else None,
+        accuracy_low=accuracy.low if accuracy else None,
+        accuracy_high=accuracy.high if accuracy else None,
+        n=n,
+        missing=len(items) - n,
     )
 
 
 def by_haystack(items: Sequence[tuple[int, Row]]) -> Array:
-    """(haystacks, items, 3), NaN where a haystack has fewer items than another."""
+    """Return items as an array, (haystacks, items, 3).
+
+    It is NaN at the end if a haystack has fewer items than another.
+    """
     numbers = sorted({number for number, _ in items})
-    each = [[row for at, row in items if at == number] for number in numbers]
-    found = np.full((len(each), max(map(len, each)), 3), nan)
-    for at, rows in enumerate(each):
-        found[at, : len(rows)] = rows
-    return found
+    rows_by_haystack: dict[int, list[Row]] = {number: [] for number in numbers}
+    for number, row in items:
+        rows_by_haystack[number].append(row)
+    longest = max(map(len, rows_by_haystack.values()))
+    array = np.full((len(rows_by_haystack), longest, 3), nan)
+    for index, rows in enumerate(rows_by_haystack.values()):
+        array[index, : len(rows)] = rows
+    return array

@@ -1,6 +1,6 @@
-"""A series of checkpoints: what each step of a training came to, by length.
+"""Report a series of checkpoints: the score of each training step by length.
 
-Of `--scorer recovery` each step has two lines: recovery, and dotted below it accuracy on the
+With `--scorer recovery` each step has two lines: recovery, and dotted below it accuracy on the
 same items. The length at which the score crosses one half is that of the rule `absolute:50`.
 """
 
@@ -31,81 +31,111 @@ Means = Mapping[int, ClusterMean | None]
 
 
 def series_report(runs: Sequence[Loaded]) -> Report:
-    """The report of the runs of one training's checkpoints, by their steps. Raises
-    SettingsError where a step is unknown or there twice, and for runs that are scored
-    unlike."""
-    by_step = _by_step(runs)
-    name = runs[0].about.scorer.name
-    noun = name if name == "recovery" else "score"
-    means = {step: run.map.margins for step, run in by_step.items()}
-    right = {step: accuracy_by_length(run) for step, run in by_step.items()}
-    held = {step: effective_length(run.cube, HALF) for step, run in by_step.items()}
-    chart = list[Line]()
-    for step in by_step:
-        chart.append(Line(f"step {step:,}", means[step], held[step]))
-        if right[step]:
-            chart.append(Line(f"accuracy at step {step:,}", right[step], dotted=True))
-    rows = [
-        Row(
-            {
-                "step": step,
-                "model": printable(run.about.named.model, line=True),
-                "missing": run.map.missing,
-                "lengths": _fields(means[step]),
-                "accuracy": _fields(right[step]),
-                "crosses_half": effective_fields(found) if (found := held[step]) else None,
-            }
+    """Return the report of the runs of one training's checkpoints, by their steps.
+
+    Raises SettingsError for an unknown step, for two runs of one step, and for runs with different
+    scorers.
+    """
+    runs_by_step = _runs_by_step(runs)
+    scorer = runs[0].about.scorer.name
+    score_name = scorer if scorer == "recovery" else "score"
+    means = {step: run.map.margins for step, run in runs_by_step.items()}
+    accuracies = {step: accuracy_by_length(run) for step, run in runs_by_step.items()}
+    crossings = {step: effective_length(run.cube, HALF) for step, run in runs_by_step.items()}
+
+    lines = list[Line]()
+    rows = list[Row]()
+    for step, run in runs_by_step.items():
+        lines.append(Line(f"step {step:,}", means[step], effective=crossings[step]))
+        if accuracies[step]:
+            lines.append(Line(f"accuracy at step {step:,}", accuracies[step], dotted=True))
+        crossing = crossings[step]
+        rows.append(
+            Row(
+                {
+                    "step": step,
+                    "model": printable(run.about.named.model, line=True),
+                    "missing": run.map.missing,
+                    "lengths": _fields(means[step]),
+                    "accuracy": _fields(accuracies[step]),
+                    "crosses_half": effective_fields(crossing) if crossing else None,
+                }
+            )
         )
-        for step, run in by_step.items()
+
+    crossing_column = Column(
+        "",
+        "crosses 50 %",
+        unit=FIGURES,
+        of=lambda row: _crossing_label(crossings[row["step"]]),
+    )
+    tables = [
+        Table(
+            "steps",
+            (*_columns(means), crossing_column),
+            rows=tuple(rows),
+            title=f"{score_name} by step",
+        )
     ]
-    crossing = Column("", "crosses 50 %", FIGURES, lambda row: _held_label(held[row["step"]]))
-    tables = [Table("steps", (*_columns(means), crossing), tuple(rows), f"{noun} by step")]
-    if any(right.values()):
-        tables.append(Table("", _columns(right), tuple(rows), f"accuracy by step: {ACCURACY}"))
+    if any(accuracies.values()):
+        tables.append(
+            Table(
+                "",
+                _columns(accuracies),
+                rows=tuple(rows),
+                title=f"accuracy by step: {ACCURACY}",
+            )
+        )
+    warnings = _warnings(list(runs_by_step.values()))
     return Report(
         "series",
-        f"{noun.capitalize()} by step, {runs[0].about.named.task}, {len(rows)} steps",
-        (Fact("scorer", name), *tables, *_warnings([*by_step.values()])),
-        chart=tuple(chart),
-        axis=f"{noun.capitalize()} by length, %",
+        f"{score_name.capitalize()} by step, {runs[0].about.named.task}, {len(rows)} steps",
+        (Fact("scorer", scorer), *tables, *warnings),
+        chart=tuple(lines),
+        axis=f"{score_name.capitalize()} by length, %",
     )
 
 
 def steps_of(report: Report) -> list[tuple[int, Effective | None]]:
-    """Of a series' report each step, and the length at which its score crosses one half."""
-    (table,) = (each for each in report.all_tables if each.key)
+    """Return each step of a series' report, and the length at which its score crosses one half."""
+    (table,) = (table for table in report.all_tables if table.key)
     lines = (line for line in report.chart if not line.dotted)
     return [
         (row.values["step"], line.effective) for row, line in zip(table.rows, lines, strict=True)
     ]
 
 
-def _by_step(runs: Sequence[Loaded]) -> dict[int, Loaded]:
-    """The runs by their steps, which ascend. Raises SettingsError."""
-    found = dict[int, Loaded]()
+def _runs_by_step(runs: Sequence[Loaded]) -> dict[int, Loaded]:
+    """Return the runs by their steps, in ascending order.
+
+    Raises SettingsError as `series_report` does.
+    """
+    runs_by_step = dict[int, Loaded]()
     for run in runs:
-        step, path = run.about.named.step, printable(str(run.path), line=True)
+        step = run.about.named.step
+        path = printable(str(run.path), line=True)
         if step is None:
             raise SettingsError(
                 f"Run '{path}' does not say of which step its model is. Ask checkpoints together, "
                 f"as --model 'hf/run/step-*', or type its command again with --step NUMBER."
             )
-        if step in found:
+        if step in runs_by_step:
+            other_path = printable(str(runs_by_step[step].path), line=True)
             raise SettingsError(
-                f"'{printable(str(found[step].path), line=True)}' and '{path}' are both of step "
-                f"{step:,}. Give the runs of one training."
+                f"'{other_path}' and '{path}' are both of step {step:,}. Give the runs of one "
+                f"training."
             )
-        found[step] = run
+        runs_by_step[step] = run
     if any(run.about.scorer != runs[0].about.scorer for run in runs):
         raise SettingsError(
             "The steps are scored by different scorers or rules. Score them alike: needlemap "
             "score RUN --scorer NAME."
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(runs_by_step.items()))
 
 
 def _fields(means: Means) -> list[dict[str, Any]]:
-    """Means by length for programs, in percent."""
+    """Return means by length for programs, in percent."""
     return [
         {"length_tokens": length} | mean_fields(mean)
         for length, mean in means.items()
@@ -113,36 +143,40 @@ def _fields(means: Means) -> list[dict[str, Any]]:
     ]
 
 
-def _columns(of: Mapping[int, Means]) -> tuple[Column, ...]:
-    """The step, and a column a length. of: means by step and length."""
-    labels = length_labels(sorted({length for means in of.values() for length in means}))
+def _columns(means_by_step: Mapping[int, Means]) -> tuple[Column, ...]:
+    """Return a column for the step, and a column for each length."""
+    lengths = sorted({length for means in means_by_step.values() for length in means})
 
     def label(length: int, row: Mapping[str, Any]) -> str | None:
-        mean = of[row["step"]].get(length)
-        return None if mean is None else f"{score_label(mean.score)}{interval_behind(mean)}"
+        mean = means_by_step[row["step"]].get(length)
+        if mean is None:
+            return None
+        return f"{score_label(mean.score)}{interval_behind(mean)}"
 
-    each = (Column("", text, FIGURES, partial(label, at)) for at, text in labels.items())
-    return Column("step", "step", COUNT), *each
+    columns = [Column("step", "step", unit=COUNT)]
+    for length, title in length_labels(lengths).items():
+        columns.append(Column("", title, unit=FIGURES, of=partial(label, length)))
+    return tuple(columns)
 
 
-def _held_label(held: Effective | None) -> str | None:
-    return None if held is None else effective_label(held)
+def _crossing_label(crossing: Effective | None) -> str | None:
+    return None if crossing is None else effective_label(crossing)
 
 
 def _warnings(runs: Sequence[Loaded]) -> Iterator[Fact]:
-    """What makes steps less alike than a series is."""
-    scored = [_prompts(run) for run in runs]
-    if any(each != scored[0] for each in scored):
-        counts = sorted(map(len, scored))
-        shared = len(set.intersection(*scored))
-        said = (
+    """Yield a warning if the steps have scores of different prompts."""
+    prompts = [_prompts(run) for run in runs]
+    if any(step_prompts != prompts[0] for step_prompts in prompts):
+        counts = sorted(map(len, prompts))
+        shared = len(set.intersection(*prompts))
+        message = (
             f"The steps do not have scores of the same prompts: {counts[0]:,} to {counts[-1]:,} a "
             f"step, {shared:,} of them at every step. An item that could not be scored is missing "
             f"at that step."
         )
-        yield Fact("prompts_differ", {"shared": shared}, said, warns=True)
+        yield Fact("prompts_differ", {"shared": shared}, message, warns=True)
 
 
 def _prompts(run: Loaded) -> set[str]:
-    """The prompts that a run has scores of."""
+    """Return the hashes of the prompts whose answers a run has scored."""
     return {record.prompt.sha256 for record in run.records if record.scored and record.prompt}
