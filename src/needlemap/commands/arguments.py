@@ -144,8 +144,7 @@ def with_flags(
     def run(**values: Any) -> None:
         _check_numbers(values)
         typed_settings = _take_settings([flag.name for flag in setting_flags], values)
-        # If the command takes all settings, it takes a preset too, which decides what an older
-        # name means.
+        # A command with all settings takes a preset too, which decides what an older name means.
         if len(settings) < len(Settings.model_fields):
             typed_settings = translate(typed_settings, {})
         for name, flags_class in classes.items():
