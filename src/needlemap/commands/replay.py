@@ -110,7 +110,7 @@ def _askable(run: CheckedRun, settings: Settings, typed: ReplayFlags) -> Setting
 def _length_of(typed: str, cells: list[Any]) -> int:
     """Return a length in tokens. typed: the tokens, or the label in maps and tables."""
     typed_tokens = int(tokens(typed))
-    lengths = sorted({length for length, _, _ in cells})
+    lengths: list[int] = sorted({length for length, _, _ in cells})
     if typed_tokens in lengths:
         return typed_tokens
 

@@ -168,7 +168,9 @@ class Items:
 
     def _row(self, trial: Trial, answers: Mapping[str, Answer]) -> Row:
         reference = trial.item.reference
-        beside = {request.role: answers[request.asked] for request in trial.beside}
+        beside: dict[str, Answer] = {
+            request.role: answers[request.asked] for request in trial.beside
+        }
         answer = replace(answers[trial.asked], beside=beside)
         gain, oracle_gain = gains(answer, reference)
         places = value_places(answer.logprobs, reference)
