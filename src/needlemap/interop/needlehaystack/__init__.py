@@ -1,16 +1,15 @@
-"""The needlehaystack family (gkamradt's test, prabha-git's fork of it), byte for byte, over
-needlemap's core.
+"""Reproduce the needlehaystack family (gkamradt's test and prabha-git's fork) byte for byte.
 
-`context`: haystack with needles, single or several. `lengths`, `depths`: the grids.
-`OpenAIEvaluator`, `AnthropicEvaluator`: their testers; `LLMNeedleHaystackTester`: to derive
-one's own from. Habits are kept: needles go behind a bare '.' token, 200 tokens are left free,
-`context` slices from the end for impossible lengths (the testers refuse them). What differs:
-file names are sorted and read as UTF-8, an empty folder is an error at once, special-token
-text is plain text.
+`context` returns a haystack with one needle or several; `lengths` and `depths` return the grids.
+`OpenAIEvaluator` and `AnthropicEvaluator` are the family's testers; derive other testers from
+`LLMNeedleHaystackTester`. Habits of the originals are kept: needles go behind a bare '.' token, 200
+tokens are left free, and `context` slices from the end for impossible lengths (the testers refuse
+them). Three things differ: files are read in the order of their names and as UTF-8, an empty folder
+is an error at once, and special-token text is plain text.
 
-Keyword arguments, methods, prints, file names and JSON keys are the originals'. The messages
-around haystack and question, and the judge's, are needlemap's own words (`template`, or
-`generate_prompt`, takes others). For new work use `needlemap run`: these files do not say
+Keyword arguments, methods, prints, file names and JSON keys are the originals'. The messages around
+haystack and question, and those of the judge, are needlemap's own words; `template` or
+`generate_prompt` takes others. For new work use `needlemap run`, because these files do not say
 which question, prompt and scorer an answer belongs to.
 """
 

@@ -1,7 +1,6 @@
-"""The methods by which the originals make a context and a schedule, for classes that change
-one.
+"""Provide the methods of the originals that make contexts, for classes that change one.
 
-They do what the originals do, a cell at a time. Where a derived class changes none of them a
+They do what the originals do, one cell at a time. If a derived class changes none of them, a
 cell's context is made by `contexts.context`, which gives the same bytes and reads the folder
 once.
 """
@@ -24,8 +23,8 @@ PIECES = (
     "insert_needle",
     "get_context_length_in_tokens",
 )
-# Methods of the originals, and of their later package, that nothing here calls: what to write
-# instead.
+# Methods of the originals, and of their later package, that nothing here calls, each with what to
+# define instead.
 NEVER_CALLED = {
     "insert_needles": "insert_needle, which is given the whole context",
     "evaluate_model": "get_response_from_model",
@@ -34,69 +33,67 @@ NEVER_CALLED = {
 
 
 class ContextMethods(Parameters):
-    """A tester's methods for contexts and depths, under the originals' names."""
+    """The methods of a tester for contexts and depths, under the originals' names."""
 
     def get_encoding(self, context: str) -> list[int]:
-        """The context's tokens."""
+        """Return the context's tokens."""
         text = self._tokenizer.index(context.encode())
-        for place, number in enumerate(text.ids.tolist()):
-            self._bytes.setdefault(number, bytes(text.span(place, place + 1).data))
-        return [int(number) for number in text.ids]
+        for position, token in enumerate(text.ids.tolist()):
+            self._bytes_by_token.setdefault(token, bytes(text.span(position, position + 1).data))
+        return [int(token) for token in text.ids]
 
     def get_decoding(self, encoded_context: Sequence[int]) -> str:
-        """The text of tokens that `get_encoding` gave."""
-        data = b"".join([self._bytes[int(number)] for number in encoded_context])
+        """Return the text of tokens that `get_encoding` returned."""
+        data = b"".join([self._bytes_by_token[int(token)] for token in encoded_context])
         return data.decode("utf-8", errors="replace")
 
     def get_context_length_in_tokens(self, context: str) -> int:
-        """How many tokens a context has."""
+        """Return how many tokens a context has."""
         return len(self._encoded(context))
 
     def read_context_files(self) -> str:
-        """The haystack: all files of the folder, repeated until they hold the longest
-        context."""
-        most = max(self.lengths)
+        """Return the haystack: all files of the folder, repeated until the longest context fits."""
+        longest = max(self.lengths)
         return repeated(
-            self.haystack_dir, lambda text: self.get_context_length_in_tokens(text) >= most
+            self.haystack_dir, lambda text: self.get_context_length_in_tokens(text) >= longest
         )
 
     def encode_and_trim(self, context: str, context_length: int) -> str:
-        """A context's first tokens."""
+        """Return a context's first `context_length` tokens as text."""
         return self._decoded(self._encoded(context)[:context_length])
 
     def insert_needle(self, context: str, depth_percent: float, context_length: int) -> str:
-        """The context with the needle behind the last full stop before a depth; at 100 at its
-        end."""
-        whole, hidden = self._encoded(context), self._encoded(self.needle)
+        """Return the context with the needle behind the last full stop before a depth.
+
+        At depth 100 the needle is at the end.
+        """
+        haystack = self._encoded(context)
+        needle = self._encoded(self.needle)
         budget = context_length - self.final_context_length_buffer
-        kept = whole[: room(len(whole), budget, len(hidden))]
+        haystack = haystack[: room(len(haystack), budget, needles=len(needle))]
         if depth_percent == 100:
-            return self._decoded(kept + hidden)
+            return self._decoded(haystack + needle)
+
         stops = set(self._encoded("."))
-        point = int(len(kept) * (depth_percent / 100))
-        while point and kept[point - 1] not in stops:
-            point -= 1
-        return self._decoded(kept[:point] + hidden + kept[point:])
+        position = int(len(haystack) * (depth_percent / 100))
+        while position and haystack[position - 1] not in stops:
+            position -= 1
+        return self._decoded(haystack[:position] + needle + haystack[position:])
 
     def defines(self, *names: str) -> bool:
-        """Whether a derived class, or the object itself, has one of these methods of its
-        own."""
-        ours = __name__.rpartition(".")[0]
-        return any(
-            name in vars(self)
-            or next(
-                (
-                    not f"{kind.__module__}.".startswith(f"{ours}.")
-                    for kind in type(self).__mro__
-                    if name in vars(kind)
-                ),
-                False,
-            )
-            for name in names
-        )
+        """Return True if a derived class, or the object itself, defines one of these methods."""
+        return any(name in vars(self) or self._is_overridden(name) for name in names)
+
+    def _is_overridden(self, name: str) -> bool:
+        """Return True if the class that a method comes from is not one of this package."""
+        package = __name__.rpartition(".")[0]
+        for kind in type(self).__mro__:
+            if name in vars(kind):
+                return not f"{kind.__module__}.".startswith(f"{package}.")
+        return False
 
     def check_methods(self) -> None:
-        """Raises SettingsError for a method of the originals that would not be called."""
+        """Raise SettingsError for a method of the originals that would not be called."""
         kind = type(self).__name__
         for name, instead in NEVER_CALLED.items():
             if self.defines(name):
@@ -108,19 +105,27 @@ class ContextMethods(Parameters):
             ("encode_text_to_tokens", "decode_tokens"),
         ):
             if self.defines(pair[0]) != self.defines(pair[1]):
-                has, lacks = sorted(pair, key=self.defines, reverse=True)
-                raise SettingsError(f"{kind} defines '{has}' without '{lacks}'. Define both.")
+                defined, missing = sorted(pair, key=self.defines, reverse=True)
+                raise SettingsError(f"{kind} defines '{defined}' without '{missing}'. Define both.")
 
     def _encoded(self, text: str) -> list[int]:
-        return list((self.own_tokens or (self.get_encoding, None))[0](text))
+        own_tokens = self.own_tokens
+        if own_tokens is None:
+            return self.get_encoding(text)
+        encode, _ = own_tokens
+        return list(encode(text))
 
     def _decoded(self, tokens: list[int]) -> str:
-        return (self.own_tokens or (None, self.get_decoding))[1](tokens)
+        own_tokens = self.own_tokens
+        if own_tokens is None:
+            return self.get_decoding(tokens)
+        _, decode = own_tokens
+        return decode(tokens)
 
     @cached_property
     def _tokenizer(self) -> Any:
         return load_tokenizer(self.tokenizer_name)
 
     @cached_property
-    def _bytes(self) -> dict[int, bytes]:
+    def _bytes_by_token(self) -> dict[int, bytes]:
         return {}

@@ -1,10 +1,10 @@
-"""The keyword arguments of the needlehaystack family's testers, with the fork's defaults;
-cells and files.
+"""Define the keyword arguments of needlehaystack's testers, their cells and their files.
 
-Grids are lengths in tokens and depths in percent, rounded as numpy rounds. Files are
-results/*.json, one object a cell, and contexts/*.txt, with the originals' names and keys. A
-version above 1 ends in `_results_2.json`, as in their published results, where their code
-would overwrite version 1. Each file is written beside its place and then moved there.
+Defaults are those of the fork. Grids are lengths in tokens and depths in percent, rounded as numpy
+rounds. Files are results/*.json, one object a cell, and contexts/*.txt, with the originals' names
+and keys. A version above 1 ends in `_results_2.json`, as in their published results; their code
+would overwrite version 1. Each file is written next to its place and then moved there, so a file is
+never half written.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from needlemap.untrusted import read_json
 VARIANTS = ("seed", "main")
 RESULTS, CONTEXTS = Path("results"), Path("contexts")
 Row = dict[str, Any]
-Cell = tuple[int, float]  # length in tokens, depth in percent
+# Length in tokens, depth in percent.
+Cell = tuple[int, float]
 _KEYS = ("model", "context_length", "depth_percent", "needle", "score")
 _UNSAFE = re.compile(r"[./\\:]")
 
 
 def lengths(min: int, max: int, intervals: int) -> list[int]:
-    """Evenly spaced, rounded half to even.
+    """Return evenly spaced lengths, rounded half to even. Raises SettingsError.
 
     >>> lengths(5, 7, 5)
     [5, 6, 6, 6, 7]
@@ -52,11 +53,12 @@ def depths(
     interval_type: str = "linear",
     variant: Literal["seed", "main"] = "seed",
 ) -> list[float]:
-    """'linear': whole percents, rounded half to even. 'sigmoid': 3 decimals; exactly 0 and 100
-    stay.
+    """Return the depths of a schedule, in percent. Raises SettingsError.
 
-    variant 'seed': the curve rises, as in the original and prabha-git's fork. 'main': it
-    falls, as in gkamradt's main branch, where a sign was lost.
+    interval_type: 'linear' for whole percents, rounded half to even; 'sigmoid' for a curve with 3
+    decimals, on which exactly 0 and 100 stay. variant: 'seed' for a curve that rises, as in the
+    original and prabha-git's fork; 'main' for one that falls, as in gkamradt's main branch, in
+    which a sign was lost.
 
     >>> depths(0, 50, 3), depths(0, 50, 3, "sigmoid"), depths(0, 50, 3, "sigmoid", "main")
     ([0, 25, 50], [0.0, 7.586, 50.0], [0.0, 92.414, 50.0])
@@ -89,8 +91,8 @@ NEEDLE = (
     "day.\n"
 )
 QUESTION = "What is the best thing to do in San Francisco?"
-SEED_TOKENIZER = "cl100k_base"  # gpt-4's, in whose tokens the originals count
-
+# The originals count tokens of gpt-4, whose tokenizer this is.
+SEED_TOKENIZER = "cl100k_base"
 
 _OWN_TOKENS = (("get_encoding", "get_decoding"), ("encode_text_to_tokens", "decode_tokens"))
 KEYS = ("openai_api_key", "anthropic_api_key")
@@ -98,12 +100,17 @@ KEYS = ("openai_api_key", "anthropic_api_key")
 
 @dataclass(kw_only=True)
 class Parameters:
-    """Lengths in tokens, depths in percent.
+    """The keyword arguments of a tester. Lengths are in tokens, depths in percent.
 
-    Of our own: base_url (any compatible server); judge_model ('backend/name') and
-    judge_base_url, for evaluation_method 'gpt4'; tokenizer (a name or path; default: the
-    model's own where it is bundled, else gpt-4's); template (a chat template's name);
-    temperature (None: not sent). Keys are held in memory only.
+    Keys are held in memory only. The originals do not have these:
+
+    Attributes:
+        base_url: Any compatible server.
+        judge_model: 'backend/name', for evaluation_method 'gpt4'.
+        judge_base_url: The judge's server.
+        tokenizer: A name or path; by default the model's own if it is bundled, else gpt-4's.
+        template: A chat template's name.
+        temperature: None if it is not sent.
     """
 
     model_name: str = ""
@@ -139,79 +146,78 @@ class Parameters:
 
     @classmethod
     def checked(cls, options: Mapping[str, Any], kind: str) -> dict[str, Any]:
-        """Keyword arguments with their types. kind: whose, for the error. Raises
-        SettingsError."""
+        """Return keyword arguments with their types. Raises SettingsError.
+
+        kind: the class that takes them, to be named in the error.
+        """
         return checked(Parameters, {**options, **_keys(options)}, kind)
 
     def check(self) -> None:
-        """Raises SettingsError for what cannot work."""
+        """Raise SettingsError for values that cannot work."""
         self._check_values()
         self._check_words()
         self._check_cells()
 
     @property
     def own_tokens(self) -> tuple[Encode, Decode] | None:
-        """To tokens and back, where a derived class has methods for it."""
-        for names in _OWN_TOKENS:
-            if self.defines(*names):
-                return getattr(self, names[0]), getattr(self, names[1])
+        """Return functions from text to tokens and back, or None if no derived class has any."""
+        for encode, decode in _OWN_TOKENS:
+            if self.defines(encode, decode):
+                return getattr(self, encode), getattr(self, decode)
         return None
 
     def defines(self, *names: str) -> bool:
-        """Whether a derived class has one of these methods of its own."""
+        """Return True if a derived class defines one of these methods."""
         return False
 
     def logistic(self, x: float) -> float:
-        """The depth of a sigmoid schedule that stands at `x` percent of a linear one."""
+        """Return the depth of a sigmoid schedule for `x` percent of a linear one."""
         return sigmoid(x)
 
     @property
     def judged(self) -> bool:
-        """Scored by a judge from 1 to 10 (True), or by words: 0 or 1."""
+        """Return True if a judge scores from 1 to 10, and False if words score 0 or 1."""
         return self.evaluation_method == "gpt4"
 
     @property
     def tokenizer_name(self) -> str:
-        """Whose tokens lengths count."""
+        """Return the name or path of the tokenizer that lengths are counted with."""
         return self.tokenizer or bundled_for(self.model_name) or SEED_TOKENIZER
 
     @property
     def lengths(self) -> list[int]:
-        """The context lengths to test."""
-        spread = (
+        """Return the context lengths to test."""
+        if self.context_lengths is not None:
+            return self.context_lengths
+        return lengths(
             self.context_lengths_min,
             self.context_lengths_max,
-            self.context_lengths_num_intervals,
+            intervals=self.context_lengths_num_intervals,
         )
-        return lengths(*spread) if self.context_lengths is None else self.context_lengths
 
     @property
     def depths(self) -> list[float]:
-        """The depths to test."""
+        """Return the depths to test. Raises SettingsError if none are given."""
         if self.document_depth_percents is not None:
             return self.document_depth_percents
-        if self.document_depth_percent_interval_type is None:
+
+        interval_type = self.document_depth_percent_interval_type
+        if interval_type is None:
             raise SettingsError(
                 "Give document_depth_percents, or an interval type: 'linear' or 'sigmoid'."
             )
-        spread = (
-            self.document_depth_percent_min,
-            self.document_depth_percent_max,
-            self.document_depth_percent_intervals,
-        )
-        if self.document_depth_percent_interval_type == "sigmoid" and self.defines("logistic"):
-            return [float(self.logistic(value)) for value in _spaced(*spread)]
-        return depths(*spread, self.document_depth_percent_interval_type)
+        low = self.document_depth_percent_min
+        high = self.document_depth_percent_max
+        intervals = self.document_depth_percent_intervals
+        if interval_type == "sigmoid" and self.defines("logistic"):
+            return [float(self.logistic(value)) for value in _spaced(low, high, intervals)]
+        return depths(low, high, intervals=intervals, interval_type=interval_type)
 
     @property
     def cells(self) -> list[Cell]:
-        """Lengths in the outer loop, as in the originals; a cell that occurs twice is asked
-        once."""
-        return list(
-            dict.fromkeys(
-                (length, float(depth)) for length in self.lengths for depth in self.depths
-            )
-        )
+        """Return each cell once, with lengths in the outer loop, as in the originals."""
+        cells = [(length, float(depth)) for length in self.lengths for depth in self.depths]
+        return list(dict.fromkeys(cells))
 
     def _check_values(self) -> None:
         for name in ("model_name", "needle", "haystack_dir", "retrieval_question"):
@@ -234,13 +240,14 @@ class Parameters:
             )
 
     def _check_cells(self) -> None:
-        least = self.final_context_length_buffer + self._needle_tokens()
+        reserved = self.final_context_length_buffer + self._needle_tokens()
         for length, depth in self.cells:
             if not 0 <= depth <= 100:
                 raise SettingsError(f"Depths must lie in 0..100 (percent), got {depth}.")
-            if length <= least:
+            if length <= reserved:
                 raise SettingsError(
-                    f"A context length of {length} leaves no room: buffer and needle need {least}."
+                    f"A context length of {length} leaves no room: buffer and needle need "
+                    f"{reserved}."
                 )
         if not self.cells:
             raise SettingsError(
@@ -255,25 +262,32 @@ class Parameters:
 
     def _needle_tokens(self) -> int:
         if self.own_tokens:
-            return len(self.own_tokens[0](self.needle))
+            encode, _ = self.own_tokens
+            return len(encode(self.needle))
         return len(load_tokenizer(self.tokenizer_name).index(self.needle.encode()))
 
 
 def _keys(options: Mapping[str, Any]) -> dict[str, str | None]:
-    """The keys as they are sent. Raises SettingsError, which never shows one."""
-    found: dict[str, str | None] = {}
+    """Return the keys as they are sent, or None if empty.
+
+    Raises SettingsError, whose message never shows a key.
+    """
+    keys: dict[str, str | None] = {}
     for name in KEYS:
-        key = options.get(name)
-        if key is not None and not isinstance(key, str):
-            raise SettingsError(f"{name} must be text, got {type(key).__name__}.")
-        found[name] = (key or "").strip() or None
-        if not (found[name] or "").isascii() or not (found[name] or "").isprintable():
+        value = options.get(name)
+        if value is not None and not isinstance(value, str):
+            raise SettingsError(f"{name} must be text, got {type(value).__name__}.")
+        key = (value or "").strip()
+        if not key.isascii() or not key.isprintable():
             raise SettingsError(f"{name} holds a character that no key has. Copy it again.")
-    return found
+        keys[name] = key or None
+    return keys
 
 
 def stem(model: str, length: int, depth: float) -> str:
-    """A cell's file name without its ending; depth in percent, kept to its second decimal.
+    """Return a cell's file name without its ending.
+
+    depth: in percent; the name keeps two decimals.
 
     >>> stem("org/gpt-3.5", 1000, 12.5)
     'org_gpt-3_5_len_1000_depth_1250'
@@ -282,42 +296,42 @@ def stem(model: str, length: int, depth: float) -> str:
 
 
 def result_file(name: str, version: int) -> Path:
-    """Where a cell's result goes."""
-    return RESULTS / f"{name}_results{'' if version == 1 else f'_{version}'}.json"
+    """Return the path of a cell's result. name: its `stem`."""
+    suffix = "" if version == 1 else f"_{version}"
+    return RESULTS / f"{name}_results{suffix}.json"
 
 
 def context_file(name: str) -> Path:
-    """Where a cell's context goes."""
+    """Return the path of a cell's context. name: its `stem`."""
     return CONTEXTS / f"{name}_context.txt"
 
 
 def earlier(model: str, version: int) -> dict[Cell, Row]:
-    """A model's results of a version by (length, depth): the folder is read once.
+    """Return a model's results of a version, by length and depth.
 
-    Files that cannot be read are left out with a warning; those that are no results are passed
-    over.
+    The folder is read once. Files that cannot be read are left out with a warning, and files that
+    are not results without one.
     """
-    rows = [row for file in sorted(RESULTS.glob("*.json")) if (row := _row(file))]
+    rows = [_row(file) for file in sorted(RESULTS.glob("*.json"))]
     return {
         (row["context_length"], row["depth_percent"]): row
         for row in rows
-        if (row["model"], row.get("version", 1)) == (model, version)
+        if row and row["model"] == model and row.get("version", 1) == version
     }
 
 
 def shared_names(model: str, cells: Iterable[Cell]) -> list[str]:
-    """File names that more than one cell would have, which would leave only the last one's
-    answer."""
-    counted = Counter(stem(model, *cell) for cell in cells)
-    return [name for name, count in counted.items() if count > 1]
+    """Return the file names that several cells have: only the last one's answer would remain."""
+    counts = Counter(stem(model, length, depth) for length, depth in cells)
+    return [name for name, count in counts.items() if count > 1]
 
 
 def write(file: Path, text: str) -> None:
-    """The whole file or none of it."""
+    """Write a whole file or, if that fails, nothing."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8", errors="replace", newline="")
-    beside.replace(file)
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8", errors="replace", newline="")
+    temporary.replace(file)
 
 
 def _row(file: Path) -> Row | None:
@@ -326,4 +340,6 @@ def _row(file: Path) -> Row | None:
     except (OSError, ValueError, NeedlemapError) as error:
         warnings.warn(f"{file} cannot be read and is left out: {error}", stacklevel=5)
         return None
-    return row if isinstance(row, dict) and all(key in row for key in _KEYS) else None
+    if not isinstance(row, dict) or any(key not in row for key in _KEYS):
+        return None
+    return row

@@ -1,9 +1,9 @@
-"""The testers of needlehaystack, and the class from which one derives one's own.
+"""Provide the testers of needlehaystack, and the class to derive other testers from.
 
-They are no strategy of `asking/campaign.py`: the original prescribes the coroutines that a
-derived class overrides (`run_test`, `bound_evaluate_and_log` with its semaphore,
+They are not a strategy of `asking/campaign.py`, because the original prescribes the coroutines
+that a derived class overrides (`run_test`, `bound_evaluate_and_log` with its semaphore,
 `evaluate_and_log`), a gather of them over all cells, and files instead of a run folder.
-Pacing, retries, scoring and the failures that end an asking are those of `asking/`.
+Pacing, retries, scoring and the failures that stop a run are those of `asking/`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,15 @@ RETRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class BackEnds:
-    """What a test asks. model: None where the tester asks one in its own way. asking, scoring:
-    when their servers take requests. outcome: how the test went so far."""
+    """The model and the scorer of a test.
+
+    Attributes:
+        model: None if the tester sends its requests itself.
+        scorer: Scores the responses.
+        asking: Decides when requests to the model's server go out.
+        scoring: Decides when requests to the scorer's server go out.
+        outcome: What was measured and what failed so far.
+    """
 
     model: Model | None
     scorer: Scorer
@@ -66,47 +73,60 @@ class BackEnds:
     outcome: Outcome = field(default_factory=Outcome)
 
     async def close(self) -> None:
-        """Release their connections."""
+        """Close the connections of the model and the scorer."""
         if self.model is not None:
             await self.model.close()
         await self.scorer.close()
 
 
 class LLMNeedleHaystackTester(ContextMethods):
-    """A tester of one model, to derive one's own from. Override what differs, plain or async:
+    """A tester of one model, to derive other testers from.
 
-    `generate_prompt` (or `get_prompt`), `get_response_from_model`, `evaluate_response` (or
-    `evaluate_response_gpt4`, `evaluate_response_substring_match`); `get_encoding` with
-    `get_decoding` (or `encode_text_to_tokens` with `decode_tokens`) to count by a vocabulary
-    of one's own; `read_context_files`, `encode_and_trim`, `insert_needle`, `generate_context`
-    and `logistic` (plain ones) for haystack, places and depths; `result_exists`,
-    `evaluate_and_log`, `bound_evaluate_and_log`, `run_test` for the course of a test. Another
-    method of the originals that would never be called is refused by name. An own
-    `__init__(self, **kwargs)` may set attributes before it calls this one: they are kept.
-    testing_results: the rows of all cells that have one, resumed ones included.
+    Override the methods that differ, as plain or async methods:
+
+    * for prompts, responses and scores `generate_prompt` (or `get_prompt`),
+      `get_response_from_model`, `evaluate_response` (or `evaluate_response_gpt4`,
+      `evaluate_response_substring_match`);
+    * to count tokens of another vocabulary `get_encoding` with `get_decoding` (or
+      `encode_text_to_tokens` with `decode_tokens`);
+    * for haystack, positions and depths `read_context_files`, `encode_and_trim`, `insert_needle`,
+      `generate_context` and `logistic` (plain ones);
+    * for the course of a test `result_exists`, `evaluate_and_log`, `bound_evaluate_and_log`,
+      `run_test`.
+
+    Any other method of the originals would never be called, so a class that defines one is
+    refused. A derived `__init__(self, **kwargs)` may set attributes before it calls this one: they
+    are kept.
+
+    Attributes:
+        testing_results: The rows of all cells that have one, those of earlier starts included.
     """
 
     BACKEND: ClassVar[str] = ""
 
     def __init__(self, **options: Any) -> None:
-        own = dict(vars(self))
-        given = {name: own[name] for name in ("model_name", *KEYS) if name in own} | options
-        super().__init__(**self.checked(given, type(self).__name__))
-        vars(self).update({name: value for name, value in own.items() if name not in given})
+        # A derived class may have set these before it called this method.
+        preset = dict(vars(self))
+        arguments = {name: preset[name] for name in ("model_name", *KEYS) if name in preset}
+        arguments |= options
+        super().__init__(**self.checked(arguments, type(self).__name__))
+        vars(self).update({name: value for name, value in preset.items() if name not in arguments})
         self.check_methods()
         self.check()
-        self.context_lengths, self.document_depth_percents = self.lengths, self.depths
+        self.context_lengths = self.lengths
+        self.document_depth_percents = self.depths
         self.testing_results: list[Row] = []
         self._opened: BackEnds | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._back_ends()  # what they lack is said now, not after the first cell
+        # Raises now if a key or a method is missing, not after the first cell.
+        self._back_ends()
 
     def generate_prompt(self, context: str) -> Any:
-        """What `get_response_from_model` is given. context: haystack with needle."""
+        """Return the argument of `get_response_from_model`. context: haystack with needle."""
         return self.get_prompt(context)
 
     def get_prompt(self, context: str) -> Any:
-        """The template's messages, each a mapping of role and content."""
+        """Return the template's messages, each a mapping of role and content."""
         parts = load_template(self.template).parts
         return [
             {"role": part.role, "content": part.filled(context, self.retrieval_question)}
@@ -114,38 +134,42 @@ class LLMNeedleHaystackTester(ContextMethods):
         ]
 
     async def get_response_from_model(self, prompt: Any) -> str:
-        """The model's answer to messages, or to one text. After a passing failure it is called
-        again."""
-        return (await self._call_model(prompt)).text
+        """Return the model's answer to messages, or to one text.
+
+        After a failure that may pass, the test calls this method again.
+        """
+        answer = await self._call_model(prompt)
+        return answer.text
 
     def evaluate_response(self, response: str) -> Any:
-        """The score: 1 to 10 by the judge, or 0 and 1 by words. In an async method it is to be
-        awaited."""
+        """Return the score: the judge's 1 to 10, or 0 or 1 by words. Await it in async methods."""
         if self.judged:
             return self.evaluate_response_gpt4(response)
         return self.evaluate_response_substring_match(response)
 
     def evaluate_response_gpt4(self, response: str) -> Any:
-        """The judge's score. In an async method it is to be awaited."""
-        return self._scored(response)
+        """Return the judge's score. Await it in async methods."""
+        return self._judge_score(response)
 
     def evaluate_response_substring_match(self, response: str) -> Any:
-        """1 if all words are in the response, else 0; it may be awaited."""
+        """Return 1 if all words are in the response, else 0. It may be awaited."""
         scorer = Substring(words=tuple(self.substr_validation_words), anywhere=True)
-        return Points(result_at_once(scorer.score(response, self._reference())).native)
+        score = result_at_once(scorer.score(response, self._reference()))
+        return Points(score.native)
 
-    def _scored(self, response: str) -> Any:
+    def _judge_score(self, response: str) -> Any:
+        """Return a number, or in a running event loop a coroutine that returns one."""
         if self._loop is None:
             raise NeedlemapError("evaluate_response works while a test runs. Call start_test().")
-        work = self._judged(response)
+        coroutine = self._score_by_scorer(response)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-        return work
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return coroutine
 
     def print_start_test_summary(self) -> None:
-        """What is about to be tested."""
+        """Print what will be tested."""
         depths = [float(depth) for depth in self.depths]
         show("\nStarting Needle In A Haystack Testing...")
         show(f"- Model: {self.model_name}")
@@ -157,36 +181,34 @@ class LLMNeedleHaystackTester(ContextMethods):
         show(f"- Needle: {printable(self.needle.strip())}")
 
     def start_test(self) -> None:
-        """Ask every cell that has no result yet; works inside a running event loop too, as in
-        Jupyter.
+        """Measure every cell that has no result yet.
 
-        Raises NeedlemapError at the end if cells could not be measured; started again, it asks
-        only those.
+        It also works inside a running event loop, as in Jupyter. Raises NeedlemapError at the end
+        if cells could not be measured. The next start measures only those.
         """
         if self.print_ongoing_status:
             self.print_start_test_summary()
-        run_coroutine(self._started())
+        run_coroutine(self._run_with_back_ends())
 
     async def run_test(self) -> None:
-        """What `start_test` does behind its first lines, as a coroutine. Raises
-        NeedlemapError."""
-        found = self._found()
-        self.testing_results = list(found.values())
-        cells = [cell for cell in self.cells if not self._is_done(cell, found)]
+        """Measure as `start_test` does, without its first printed lines. Raises NeedlemapError."""
+        earlier_rows = self._earlier_rows()
+        self.testing_results = list(earlier_rows.values())
+        cells = [cell for cell in self.cells if not self._is_done(cell, earlier_rows)]
         if self.print_ongoing_status:
-            counted = "own tokens" if self.own_tokens else f"tokens of {self.tokenizer_name}"
+            unit = "own tokens" if self.own_tokens else f"tokens of {self.tokenizer_name}"
             done = len(self.cells) - len(cells)
-            show(f"- {done} cells done before, {len(cells)} to ask; {counted}\n", flush=True)
+            show(f"- {done} cells done before, {len(cells)} to ask; {unit}\n", flush=True)
         async with self._back_ends_open():
-            await self._test(cells)
+            await self._measure_all(cells)
 
     async def bound_evaluate_and_log(self, sem: asyncio.Semaphore, *args: Any) -> None:
-        """`evaluate_and_log`, so many at a time as the semaphore lets pass."""
+        """Call `evaluate_and_log` once the semaphore lets it pass."""
         async with sem:
-            await called(self.evaluate_and_log, *args)
+            await call_override(self.evaluate_and_log, *args)
 
     async def evaluate_and_log(self, context_length: int, depth_percent: float) -> None:
-        """Measure a cell and keep its result, where there is none yet. Raises Unmeasured."""
+        """Measure a cell and keep its result, unless it has one. Raises Unmeasured."""
         cell = int(context_length), float(depth_percent)
         if self.save_results and self.result_exists(*cell):
             return
@@ -194,125 +216,151 @@ class LLMNeedleHaystackTester(ContextMethods):
             await self._measure(cell)
 
     def result_exists(self, context_length: int, depth_percent: float) -> bool:
-        """Whether a cell has a result of this needle, model and version."""
-        return (int(context_length), float(depth_percent)) in self._found()
+        """Return True if a cell has a result of this needle, model and version."""
+        return (int(context_length), float(depth_percent)) in self._earlier_rows()
 
     async def generate_context(self, context_length: int, depth_percent: float) -> str:
-        """The haystack with the needle."""
-        text = await called(self.read_context_files)
-        text = await called(self.encode_and_trim, text, context_length)
-        made: str = await called(self.insert_needle, text, depth_percent, context_length)
-        return made
+        """Return the haystack with the needle."""
+        text = await call_override(self.read_context_files)
+        text = await call_override(self.encode_and_trim, text, context_length)
+        with_needle: str = await call_override(
+            self.insert_needle, text, depth_percent, context_length
+        )
+        return with_needle
 
     def get_results(self) -> list[Row]:
-        """The results so far, as they are in the files."""
+        """Return the results so far, as they are in the files."""
         return self.testing_results
 
-    async def _started(self) -> None:
+    async def _run_with_back_ends(self) -> None:
         async with self._back_ends_open():
-            await called(self.run_test)
+            await call_override(self.run_test)
 
     @asynccontextmanager
     async def _back_ends_open(self) -> AsyncIterator[None]:
-        """Model and scorer are there until the outermost of these blocks ends."""
+        """Keep model and scorer open until the outermost of these blocks ends."""
         if self._opened is not None:
             yield
             return
-        self._opened, self._loop = self._back_ends(), asyncio.get_running_loop()
+
+        opened = self._back_ends()
+        self._opened = opened
+        self._loop = asyncio.get_running_loop()
         try:
             yield
         finally:
-            opened, self._opened, self._loop = self._opened, None, None
+            self._opened = None
+            self._loop = None
             await opened.close()
 
-    def _is_done(self, cell: Cell, found: Mapping[Cell, Row]) -> bool:
+    def _is_done(self, cell: Cell, earlier_rows: Mapping[Cell, Row]) -> bool:
         if self.save_results and self.defines("result_exists"):
             return self.result_exists(*cell)
-        return cell in found
+        return cell in earlier_rows
 
-    async def _test(self, cells: list[Cell]) -> None:
-        """Ask all cells, so many at a time. A failure ends no other, unless all would fail
-        so."""
-        gate, failures = asyncio.Semaphore(self.num_concurrent_requests), dict[Cell, Unmeasured]()
+    async def _measure_all(self, cells: list[Cell]) -> None:
+        """Measure cells, `num_concurrent_requests` at a time. Raises NeedlemapError if some failed.
+
+        A failure stops no other cell, unless all would fail in the same way.
+        """
+        gate = asyncio.Semaphore(self.num_concurrent_requests)
+        failures: dict[Cell, Unmeasured] = {}
         await asyncio.gather(*(self._try(cell, gate, failures) for cell in cells))
-        if failures:
-            first, reason = next(iter(failures.items()))
-            hopeless = self._opened is not None and self._opened.outcome.hopeless is not None
-            end = "The others were not asked: they would fail so too. " if hopeless else ""
-            raise NeedlemapError(
-                f"{len(failures)} of {len(cells)} cells could not be measured. The first, "
-                f"{first[0]} tokens at {first[1]:g} %: {reason} {end}Call start_test() again for "
-                f"what is missing."
-            ) from reason.__cause__
+        if not failures:
+            return
+
+        (length, depth), reason = next(iter(failures.items()))
+        end = ""
+        if self._opened is not None and self._opened.outcome.hopeless is not None:
+            end = "The others were not asked: they would fail so too. "
+        raise NeedlemapError(
+            f"{len(failures)} of {len(cells)} cells could not be measured. The first, "
+            f"{length} tokens at {depth:g} %: {reason} {end}Call start_test() again for "
+            f"what is missing."
+        ) from reason.__cause__
 
     async def _try(
         self, cell: Cell, gate: asyncio.Semaphore, failures: dict[Cell, Unmeasured]
     ) -> None:
-        """Measure a cell, and pause before another takes its place."""
-        bound, opened = self.defines("bound_evaluate_and_log"), self._opened
+        """Measure a cell or add its failure, then pause before another cell takes its place."""
+        # A derived class's own method waits at the gate itself.
+        waits_itself = self.defines("bound_evaluate_and_log")
+        opened = self._opened
         assert opened is not None
-        async with nullcontext() if bound else gate:
+        async with nullcontext() if waits_itself else gate:
             if opened.outcome.over:
                 return
             try:
-                if bound:
-                    await called(self.bound_evaluate_and_log, gate, *cell)
+                if waits_itself:
+                    await call_override(self.bound_evaluate_and_log, gate, *cell)
                 elif self.defines("evaluate_and_log"):
-                    await called(self.evaluate_and_log, *cell)
+                    await call_override(self.evaluate_and_log, *cell)
                 else:
                     await self._measure(cell)
             except Unmeasured as failure:
                 failures[cell] = failure
                 opened.outcome.fail(failure, already=len(self.testing_results))
-            if not bound:
+            if not waits_itself:
                 await asyncio.sleep(self.seconds_to_sleep_between_completions or 0.0)
 
-    def _found(self) -> dict[Cell, Row]:
-        """Earlier results of these cells. Raises SettingsError if they belong to another
-        needle."""
+    def _earlier_rows(self) -> dict[Cell, Row]:
+        """Return the results that these cells have in files.
+
+        Raises SettingsError if one belongs to another needle.
+        """
         if not self.save_results:
             return {}
-        before = earlier(self.model_name, self.results_version)
-        found = {cell: before[cell] for cell in self.cells if cell in before}
-        for cell, row in found.items():
+
+        all_rows = earlier(self.model_name, self.results_version)
+        rows = {cell: all_rows[cell] for cell in self.cells if cell in all_rows}
+        for (length, depth), row in rows.items():
             if row["needle"] != self.needle:
                 raise SettingsError(
-                    f"'{RESULTS}' holds {cell[0]} tokens at {cell[1]:g} % with another needle. "
+                    f"'{RESULTS}' holds {length} tokens at {depth:g} % with another needle. "
                     "Move that folder away, or raise results_version."
                 )
-        return found
+        return rows
 
     async def _measure(self, cell: Cell) -> None:
         text = await self._context(cell)
-        own = self.defines("generate_prompt", "get_prompt")
-        prompt = await called(self.generate_prompt, text) if own else self.get_prompt(text)
+        if self.defines("generate_prompt", "get_prompt"):
+            prompt = await call_override(self.generate_prompt, text)
+        else:
+            prompt = self.get_prompt(text)
         assert self._opened is not None
         async for attempt in Attempts(RETRIES, self._opened.asking):
             with attempt:
                 response, duration_s = await self._response(prompt, attempt)
-        self._keep(cell, text, response, await self._score(response), duration_s)
+        score = await self._score(response)
+        self._keep(cell, text, response=response, score=score, duration_s=duration_s)
 
     async def _context(self, cell: Cell) -> str:
         if self.own_tokens or self.defines(*PIECES):
-            text = await called(self.generate_context, *cell)
+            text = await call_override(self.generate_context, *cell)
             if not isinstance(text, str):
                 kind = type(text).__name__
                 raise Unmeasured(Failure.MODEL, f"A context must be a text, it is {kind}.")
             return text
+
         length, depth = cell
-        buffer = self.final_context_length_buffer
         return context(
-            self.haystack_dir, length, depth, self.needle, None, buffer, self.tokenizer_name
+            self.haystack_dir,
+            length,
+            depth_percent=depth,
+            needle=self.needle,
+            final_context_length_buffer=self.final_context_length_buffer,
+            tokenizer=self.tokenizer_name,
         )
 
     async def _response(self, prompt: Any, attempt: Attempts) -> tuple[str, float]:
-        """What the model said, and the seconds of the request alone."""
+        """Return the model's response, and the seconds of the request alone."""
         if not self.defines("get_response_from_model"):
             answer = await self._call_model(prompt)
             attempt.hear(answer)
             return answer.text, answer.latency_s
+
         start = perf_counter()
-        response = await called(self.get_response_from_model, prompt)
+        response = await call_override(self.get_response_from_model, prompt)
         if not isinstance(response, str):
             kind = type(response).__name__
             raise Unmeasured(
@@ -324,34 +372,39 @@ class LLMNeedleHaystackTester(ContextMethods):
         model = self._opened.model if self._opened else None
         if model is None:
             raise NeedlemapError("The model is asked while a test runs. Call start_test().")
-        said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        asked = Prompt.plain((message["role"], message["content"]) for message in said)
-        return await call_model(model, asked, Decoding(temperature=self.temperature))
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        plain = Prompt.plain((message["role"], message["content"]) for message in messages)
+        return await call_model(model, plain, Decoding(temperature=self.temperature))
 
     async def _score(self, response: str) -> float:
         if not self._scores_itself:
-            return await self._judged(response)
-        score = await called(self.evaluate_response, response)
+            return await self._score_by_scorer(response)
+
+        score = await call_override(self.evaluate_response, response)
         if (
             isinstance(score, bool)
             or not isinstance(score, (int, float))
             or not math.isfinite(score)
         ):
-            what = hidden(f"{score!r:.80}")
+            value = hidden(f"{score!r:.80}")
             raise Unmeasured(
-                Failure.SCORER, f"evaluate_response must return a number, it returned {what}."
+                Failure.SCORER, f"evaluate_response must return a number, it returned {value}."
             )
         return score
 
-    async def _judged(self, response: str) -> int:
+    async def _score_by_scorer(self, response: str) -> int:
         assert self._opened is not None
-        scoring = Scoring(self._opened.scorer, response, self._reference())
-        return int((await scoring.score(RETRIES, self._opened.scoring)).native)
+        scoring = Scoring(self._opened.scorer, response, reference=self._reference())
+        score = await scoring.score(RETRIES, self._opened.scoring)
+        return int(score.native)
 
     def _reference(self) -> Reference:
         return Reference(self.needle.strip(), needle=self.needle, question=self.retrieval_question)
 
-    def _keep(self, cell: Cell, text: str, response: str, score: float, duration_s: float) -> None:
+    def _keep(
+        self, cell: Cell, text: str, *, response: str, score: float, duration_s: float
+    ) -> None:
+        """Add a cell's row to the results and write its files. text: the context."""
         length, depth = cell
         name = stem(self.model_name, length, depth)
         row: Row = {
@@ -375,8 +428,12 @@ class LLMNeedleHaystackTester(ContextMethods):
             show(summary(row), flush=True)
 
     def _back_ends(self) -> BackEnds:
-        """Model and scorer. Raises SettingsError if one cannot work (no key)."""
-        return BackEnds(self._model(), self._scorer(), Pacer(self.num_concurrent_requests))
+        """Return model and scorer. Raises SettingsError if one cannot work, e.g. without a key."""
+        return BackEnds(
+            model=self._model(),
+            scorer=self._scorer(),
+            asking=Pacer(self.num_concurrent_requests),
+        )
 
     def _model(self) -> Model | None:
         if self.defines("get_response_from_model") and not self.BACKEND:
@@ -386,52 +443,58 @@ class LLMNeedleHaystackTester(ContextMethods):
                 f"{type(self).__name__} does not say how its model is asked. Define "
                 "'async def get_response_from_model(self, prompt)', or derive from OpenAIEvaluator."
             )
-        with lent(self._key(self.BACKEND)) as key:
-            return find_backend(self.BACKEND)(self.model_name, **_address(self.base_url), **key)
+        backend = find_backend(self.BACKEND)
+        with key_option(self._key(self.BACKEND)) as options:
+            return backend(self.model_name, **_url_option(self.base_url), **options)
 
     def _scorer(self) -> Scorer:
         if not self.judged:
             return Substring(words=tuple(self.substr_validation_words), anywhere=True)
         backend = self.judge_model.partition("/")[0]
-        url = self.judge_base_url or (self.base_url if backend == self.BACKEND else None)
-        with lent(self._key(backend)) as key:
-            judge = Judge(model=self.judge_model, judge_options=_address(url) | key)
-            if not self._scores_itself:  # its key is read now: it is gone afterwards
+        url = self.judge_base_url
+        if not url and backend == self.BACKEND:
+            url = self.base_url
+        with key_option(self._key(backend)) as options:
+            judge = Judge(model=self.judge_model, judge_options=_url_option(url) | options)
+            # The judge reads its key when it is opened, and the key is gone after this block.
+            if not self._scores_itself:
                 judge.open()
         return judge
 
     @property
     def _scores_itself(self) -> bool:
-        by = "gpt4" if self.judged else "substring_match"
-        return self.defines("evaluate_response", f"evaluate_response_{by}")
+        method = "gpt4" if self.judged else "substring_match"
+        return self.defines("evaluate_response", f"evaluate_response_{method}")
 
     def _key(self, backend: str) -> str | None:
-        return {"openai": self.openai_api_key, "anthropic": self.anthropic_api_key}.get(backend)
+        keys = {"openai": self.openai_api_key, "anthropic": self.anthropic_api_key}
+        return keys.get(backend)
 
 
 class OpenAIEvaluator(LLMNeedleHaystackTester):
-    """Tests a model at OpenAI or at any server that speaks its format (base_url; so is the
-    judge).
+    """Test a model at OpenAI, or at any server with the same API.
 
-    openai_api_key, default $OPENAI_API_KEY, is sent to the model's server and to the judge's.
+    base_url: the server of the model, and of the judge. openai_api_key: sent to both; default
+    $OPENAI_API_KEY.
     """
 
     BACKEND: ClassVar[str] = "openai"
 
 
 class AnthropicEvaluator(LLMNeedleHaystackTester):
-    """Tests a model of Anthropic; its tokenizers are not public, so lengths count gpt-4's
-    tokens by default.
+    """Test a model of Anthropic.
 
-    anthropic_api_key, default $ANTHROPIC_API_KEY. The judge is OpenAI's: openai_api_key,
-    judge_base_url.
+    Its tokenizers are not public, so lengths count gpt-4's tokens by default.
+
+    anthropic_api_key: default $ANTHROPIC_API_KEY. The judge is a model of OpenAI, with
+    openai_api_key and judge_base_url.
     """
 
     BACKEND: ClassVar[str] = "anthropic"
 
 
 class Points(int):
-    """A score that is there already, for callers that await it and those that do not."""
+    """A number that may also be awaited, for callers that do and for those that do not."""
 
     def __await__(self) -> Generator[None, None, int]:
         yield from ()
@@ -439,7 +502,7 @@ class Points(int):
 
 
 def summary(row: Row) -> str:
-    """One test as the originals print it, the whole response included."""
+    """Return one test as the originals print it, with the whole response."""
     return (
         f"-- Test Summary --\n"
         f"Duration: {row['test_duration_seconds']:.1f} seconds\n"
@@ -451,9 +514,11 @@ def summary(row: Row) -> str:
 
 
 @contextmanager
-def lent(key: str | None) -> Iterator[dict[str, str]]:
-    """Options by which a back end reads a key when it is built: a variable that is gone
-    afterwards."""
+def key_option(key: str | None) -> Iterator[dict[str, str]]:
+    """Yield the option by which a back end reads a key while it is built.
+
+    It names an environment variable, which is gone afterwards.
+    """
     if not key:
         yield {}
         return
@@ -465,17 +530,19 @@ def lent(key: str | None) -> Iterator[dict[str, str]]:
         del os.environ[name]
 
 
-def _address(url: str | None) -> dict[str, str]:
+def _url_option(url: str | None) -> dict[str, str]:
     return {"base_url": url} if url else {}
 
 
-async def called(method: Callable[..., Any], *arguments: Any) -> Any:
-    """What a derived class's own method returns. Raises Unmeasured for whatever it raises, as
-    its cause."""
+async def call_override(method: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a method returns that a derived class may have overridden.
+
+    Raises Unmeasured for any other exception than NeedlemapError, with that as its cause.
+    """
     try:
         return await call_beside(method, *arguments)
     except NeedlemapError:
         raise
     except Exception as error:
-        what = scrub(f"{method.__name__} raised {type(error).__name__}: {error}")
-        raise Unmeasured(Failure.MODEL, what) from error
+        reason = scrub(f"{method.__name__} raised {type(error).__name__}: {error}")
+        raise Unmeasured(Failure.MODEL, reason) from error
