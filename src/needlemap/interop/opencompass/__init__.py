@@ -1,13 +1,12 @@
-"""OpenCompass' needle test (CDME, December 2023 to February 2024), byte for byte, over
-needlemap's own core.
+"""Reproduce OpenCompass' needle test (CDME, December 2023 to February 2024) byte for byte.
 
-`load`: the prompts of one cell, single or multi needle. `generate`: the first version's files.
-`score`: its evaluators. `depth_percents`, `script_depth_percents`: its depth lists. Its habits
-are kept: characters are split at cuts, a short file gives a short context, needle lengths
-count twice in multi needle; the second evaluator takes a keyword that is worth everything. Its
-wording is not here: pass `template`. Two things differ: special-token text (`<|endoftext|>`)
-is plain text where the original raises, and files are read in the order of `file_list`, where
-the original takes the file system's.
+`load` returns the prompts of one cell, with one needle or several. `generate` writes the first
+version's files. `score` does what its evaluators do. `depth_percents` and `script_depth_percents`
+return its depth lists. Its habits are kept: characters are split at cuts, a short file gives a
+short context, needle lengths count twice if there are several needles, and in the second evaluator
+a keyword is worth everything. Its wording is not part of needlemap: pass `template`. Two things
+differ: special-token text (`<|endoftext|>`) is plain text, while the original raises, and files are
+read in the order of `file_list`, while the original takes the file system's order.
 """
 
 from needlemap.interop.opencompass.prompts import load

@@ -1,9 +1,9 @@
-"""NeedleBench's ancestral trace, byte for byte: facts of one line of descent and nothing else
-(OpenCompass, versions 1 and 2). Names are the user's file, wording is `template`.
+"""Build the prompts of NeedleBench's ancestral trace (OpenCompass, versions 1 and 2) byte for byte.
 
-A template's "prompt" has {shuffled_story} and what the question names ({last_person}, ...),
-with other braces doubled; "sentences" have {A}, the elder, {B} and {relationship}; "terms" are
-what may stand there.
+A prompt holds the facts of one line of descent and nothing else. Names come from the user's file,
+and the wording from `template`. Its "prompt" has {shuffled_story} and the placeholders of the
+question ({last_person}, ...), with other braces doubled. Its "sentences" have {A}, who is the
+elder, {B} and {relationship}. Its "terms" are the possible relationships.
 """
 
 from __future__ import annotations
@@ -33,35 +33,44 @@ def load_trace(
     template: Mapping[str, Any],
     file_name: str = "names.json",
 ) -> list[dict[str, str]]:
-    """Rows {"prompt", "answer"} of version 2's trace, of `num_needles` facts.
+    """Return rows {"prompt", "answer"} of version 2's trace, with `num_needles` facts.
 
     question_type: one of QUESTIONS. template: "prompt" with {shuffled_story} and
-    {last_person}, or {person} and {n}, or {person_a} and {person_b}; "sentences", "terms", and
+    {last_person}, or {person} and {n}, or {person_a} and {person_b}; "sentences"; "terms"; and
     "generations" of each term. Raises NeedlemapError.
     """
-    _check(question_type, "question_type", QUESTIONS)
+    _check(question_type, "question_type", known=QUESTIONS)
     _check_count(num_needles)
-    names = _names(path, file_name, language, num_needles + 1)
+    names = _names(path, file_name, language=language, count=num_needles + 1)
+    is_descent = question_type == "NTH_DESCENDANT"
     rows = []
     for repeat in range(repeats):
         random = Random(repeat + 1 + 10_000 * QUESTIONS.index(question_type))
-        people, facts, steps = random.sample(names, num_needles + 1), list[str](), 0
+        people = random.sample(names, num_needles + 1)
+        facts: list[str] = []
+        generations = 0
         for elder, younger in pairwise(people):
-            told, term = fact(random, template, elder, younger)
-            facts.append(told)
-            steps += template["generations"][term]
+            sentence, term = fact(random, template, elder=elder, younger=younger)
+            facts.append(sentence)
+            generations += template["generations"][term]
         random.shuffle(facts)
-        first, last = people[0], people[-1]
-        down = question_type == "NTH_DESCENDANT"
+
+        eldest = people[0]
+        youngest = people[-1]
         prompt = template["prompt"].format(
             shuffled_story="".join(facts),
-            last_person=last,
-            person=first if down else last,
-            n=steps,
-            person_a=first,
-            person_b=last,
+            last_person=youngest,
+            person=eldest if is_descent else youngest,
+            n=generations,
+            person_a=eldest,
+            person_b=youngest,
         )
-        answer = str(steps) if question_type == QUESTIONS[3] else last if down else first
+        if question_type == "RELATIONSHIP_DISTANCE":
+            answer = str(generations)
+        elif is_descent:
+            answer = youngest
+        else:
+            answer = eldest
         rows.append({"prompt": prompt, "answer": answer})
     return rows
 
@@ -76,66 +85,82 @@ def load_eldest(
     seed: int = 0,
     file_name: str = "names.json",
 ) -> list[dict[str, str]]:
-    """Rows {"prompt", "answer"} of the forms that ask for the eldest of `num_needles` people.
+    """Return rows {"prompt", "answer"} that ask for the eldest of `num_needles` people.
 
-    form: version 1's "SHUFFLED" and "ORDERED" (answer 'name*name'), its "CHOICE" of four
-    people (four rows a repeat, one a turn of the options; answer 'repeat--letter--turn'), and
+    form: version 1's "SHUFFLED" and "ORDERED" (answer 'name*name'); its "CHOICE" of four people,
+    with four rows a repeat, one for each turn of the options (answer 'repeat--letter--turn'); or
     version 2's "ELDER_ONLY" (answer 'name'). template: "prompt" with {shuffled_story} and
     {last_person}, "sentences", "terms". seed: of "SHUFFLED" and "ORDERED", which the original
     does not seed. Raises NeedlemapError.
     """
-    _check(form, "form", FORMS)
+    _check(form, "form", known=FORMS)
     _check_count(num_needles)
     options = len(_LETTERS) if form == "CHOICE" else 0
-    names = _names(path, file_name, language, max(num_needles, options))
-    seeded, rows = Random(seed), list[dict[str, str]]()
+    names = _names(path, file_name, language=language, count=max(num_needles, options))
+    seeded = Random(seed)
+    rows: list[dict[str, str]] = []
     for repeat in range(repeats):
         random = Random(repeat) if form in ("CHOICE", "ELDER_ONLY") else seeded
         people = random.sample(names, num_needles)
-        facts = [fact(random, template, *pair)[0] for pair in pairwise(people)]
-        facts.append("")  # the original shuffles an empty fact along
+        facts: list[str] = []
+        for elder, younger in pairwise(people):
+            sentence, _ = fact(random, template, elder=elder, younger=younger)
+            facts.append(sentence)
+        # The original shuffles an empty fact with the others.
+        facts.append("")
         if form != "ORDERED":
             random.shuffle(facts)
+
+        eldest = people[0]
         prompt = template["prompt"].format(shuffled_story="".join(facts), last_person=people[-1])
         if form == "CHOICE":
-            rows += _choices(prompt, repeat, _options(random, names, people))
+            rows += _choices(prompt, repeat, options=_options(random, names, people=people))
+        elif form == "ELDER_ONLY":
+            rows.append({"prompt": prompt, "answer": eldest})
         else:
-            answer = people[0] if form == "ELDER_ONLY" else f"{people[0]}*{people[0]}"
-            rows.append({"prompt": prompt, "answer": answer})
+            rows.append({"prompt": prompt, "answer": f"{eldest}*{eldest}"})
     return rows
 
 
 def fact(random: Random, template: Mapping[str, Any], elder: str, younger: str) -> tuple[str, str]:
-    """A fact about two people, and the term in it."""
-    sentence, term = random.choice(template["sentences"]), random.choice(template["terms"])
+    """Return a fact about two people, and the term in it."""
+    sentence: str = random.choice(template["sentences"])
+    term: str = random.choice(template["terms"])
     filled = sentence.replace("{A}", elder).replace("{B}", younger)
     return filled.replace("{relationship}", term), term
 
 
 def _options(random: Random, names: list[str], people: list[str]) -> list[str]:
-    """Four people, the eldest first: those of the line, then others."""
+    """Return four people, the eldest first: those of the line of descent, then others."""
     options = people[: len(_LETTERS)]
     others = [name for name in names if name not in people]
     return options + random.sample(others, len(_LETTERS) - len(options))
 
 
 def _choices(prompt: str, repeat: int, options: list[str]) -> list[dict[str, str]]:
-    """A row a turn of the options, whose first is the right one."""
+    """Return a row for each turn of the options, of which the first is right."""
     rows = []
     for turn in _TURNS:
-        turned = [options[_LETTERS.index(letter)] for letter in turn]
+        turned_options = [options[_LETTERS.index(letter)] for letter in turn]
         lines = "".join(
-            f"{letter}. {name}\n" for letter, name in zip(_LETTERS, turned, strict=True)
+            f"{letter}. {name}\n" for letter, name in zip(_LETTERS, turned_options, strict=True)
         )
-        right = _LETTERS[turn.index("A")]
-        rows.append({"prompt": f"{prompt}\n{lines}", "answer": f"{repeat}--{right}--{turn}"})
+        right_letter = _LETTERS[turn.index("A")]
+        rows.append(
+            {
+                "prompt": f"{prompt}\n{lines}",
+                "answer": f"{repeat}--{right_letter}--{turn}",
+            }
+        )
     return rows
 
 
-def _names(path: str | Path, file_name: str, language: str, count: int) -> list[str]:
-    """The file's names in a language, at least `count`. Raises HaystackError,
-    SettingsError."""
-    _check(language, "language", LANGUAGES)
+def _names(path: str | Path, file_name: str, *, language: str, count: int) -> list[str]:
+    """Return the file's names in a language, at least `count`.
+
+    Raises HaystackError, SettingsError.
+    """
+    _check(language, "language", known=LANGUAGES)
     try:
         names: list[str] = json_of(path, file_name)[language].split(",")
     except (KeyError, TypeError, AttributeError):

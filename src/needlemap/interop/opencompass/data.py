@@ -1,4 +1,4 @@
-"""The user's files of NeedleBench: needles, derivations, names."""
+"""Read the user's files of NeedleBench: needles, derivations, names."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from needlemap.errors import HaystackError
 from needlemap.files import read_regular
 from needlemap.untrusted import read_json
 
-_MOST = 1 << 28  # bytes of a file
+# Bytes of a file.
+_MOST = 1 << 28
 
 
 def json_of(path: str | Path, name: str) -> Any:
-    """A JSON file. Raises HaystackError."""
+    """Return the value of a JSON file. Raises HaystackError."""
     try:
         return read_json(text_of(path, name))
     except ValueError as error:
@@ -21,7 +22,7 @@ def json_of(path: str | Path, name: str) -> Any:
 
 
 def text_of(path: str | Path, name: str) -> str:
-    """A file's text, without a byte order mark. Raises HaystackError."""
+    """Return a file's text without a byte order mark. Raises HaystackError."""
     try:
         return read_regular(Path(path) / name, _MOST).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

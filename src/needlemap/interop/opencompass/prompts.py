@@ -1,10 +1,9 @@
-"""The dynamic data sets: one cell's prompts, as `CDMEDataset.load` makes them, single needle
-or several.
+"""Build one cell's prompts as `CDMEDataset.load` does, with one needle or several.
 
-A haystack file is JSON Lines, each tokenised by itself, reshuffled per repeat; it is read and
-tokenised once for all cells asked of it. Needles stand at token positions, inside a character
-if one stands there. The original's wording is not part of needlemap: pass it as `template`, of
-{context} and {question}, to compare byte for byte.
+A haystack file is JSON Lines. Each line is tokenised by itself, and each repeat shuffles the lines
+anew. A file is read and tokenised once for all its cells. Needles go to token positions, which can
+be inside a character. The original's wording is not part of needlemap: to compare byte for byte,
+pass it as `template`, with {context} and {question}.
 """
 
 from __future__ import annotations
@@ -31,75 +30,87 @@ from needlemap.tokenizers import load as load_tokenizer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenLines:
-    """A file's lines in file order, each tokenised by itself."""
+    """The lines of a file in file order, each tokenised by itself."""
 
     texts: tuple[TokenText, ...]
 
     def background(self, repeat: int, target: int) -> Span:
-        """The first `target` tokens of the lines in the order of a repeat (fewer where the
-        file is short).
+        """Return the first `target` tokens of the lines in the order of a repeat.
 
-        A target of 0 or below takes that many off the end of the first line, as the original's
-        slice does.
+        They are fewer if the file is short. A target below 0 takes that many off the end of the
+        first line, as the original's slice does.
         """
-        if target <= 0:
-            first = _in_order(self, repeat)[0]
-            return first.span(0, max(0, len(first) + target) if target else 0)
-        text = _opening(self, repeat, 1 << (target - 1).bit_length())
-        return text.span(0, min(target, len(text)))
+        if target > 0:
+            # Only powers of two, so that neighbouring lengths share one text and few are kept.
+            text = _opening(self, repeat, tokens=1 << (target - 1).bit_length())
+            return text.span(0, min(target, len(text)))
+
+        first = _in_order(self, repeat)[0]
+        if target == 0:
+            return first.span(0, 0)
+        return first.span(0, max(0, len(first) + target))
 
 
 def read(path: Path, tokenizer: Tokenizer) -> TokenLines:
-    """The file's lines, from memory if neither file nor tokenizer changed. Raises
-    HaystackError."""
+    """Return a file's lines, from memory if neither file nor tokenizer changed.
+
+    Raises HaystackError.
+    """
     try:
         status = path.stat()
     except OSError as error:
         raise HaystackError(
             f"No haystack file at '{path}': {error.strerror}. Check path and file_list."
         ) from None
-    return _tokenised(path, status.st_mtime_ns, status.st_size, Keyed.of(tokenizer))
+    return _tokenised(
+        path,
+        status.st_mtime_ns,
+        size=status.st_size,
+        keyed=Keyed.of(tokenizer),
+    )
 
 
+# The time and the size are part of the cache's key, so that a changed file is read again.
 @lru_cache(maxsize=8)
-def _tokenised(path: Path, mtime_ns: int, size: int, by: Keyed) -> TokenLines:  # noqa: ARG001 - the key
+def _tokenised(path: Path, mtime_ns: int, size: int, keyed: Keyed) -> TokenLines:  # noqa: ARG001
     text = read_text(path, marks=False)
     if not text:
         raise HaystackError(f"Haystack file '{path}' is empty.")
+
     lines = enumerate(text.removesuffix("\n").split("\n"), 1)
     texts = tuple(
-        by.tokenizer.index(line_text(line, path, number).encode()) for number, line in lines
+        keyed.tokenizer.index(line_text(line, path, number).encode()) for number, line in lines
     )
     return TokenLines(texts)
 
 
 def _in_order(lines: TokenLines, repeat: int) -> list[TokenText]:
-    """The lines in the order of a repeat."""
+    """Return the lines in the order of a repeat."""
     return shuffled(list(lines.texts), "cumulative", 0, repeat)
 
 
 @lru_cache(maxsize=32)
 def _opening(lines: TokenLines, repeat: int, tokens: int) -> TokenText:
-    """The lines of a repeat, joined, until there are at least so many tokens (or no more
-    lines).
-
-    Asked for powers of two only, so that neighbouring lengths share one and few are kept.
-    """
-    taken, total = [], 0
+    """Return the first lines of a repeat, joined, with at least so many tokens if there are."""
+    texts: list[TokenText] = []
+    total = 0
     for text in _in_order(lines, repeat):
-        taken.append(text)
-        total += len(taken[-1])
+        texts.append(text)
+        total += len(text)
         if total >= tokens:
             break
-    return join(taken)
+    return join(texts)
 
 
 def context(background: Span, points: Sequence[int], needles: Sequence[TokenText]) -> str:
-    """The background with the needles at ascending points. Bytes of a split character become
-    U+FFFD."""
-    text, start = background.text, background.start
+    """Return the background with the needles as text.
+
+    points: the token before which each needle goes, ascending. Bytes of a character that a needle
+    splits become U+FFFD.
+    """
+    start = background.start
     cuts = [start, *(start + point for point in points), background.stop]
-    pieces = [Span(text, begin, end) for begin, end in pairwise(cuts)]
+    pieces = [Span(background.text, begin, end) for begin, end in pairwise(cuts)]
     spans = [pieces[0]]
     for needle, piece in zip(needles, pieces[1:], strict=True):
         spans += [needle.span(), piece]
@@ -107,8 +118,10 @@ def context(background: Span, points: Sequence[int], needles: Sequence[TokenText
 
 
 def check_depth(depth: float, name: str = "depth") -> None:
-    """Raises SettingsError for a depth outside 0..100, which the original takes for a place
-    from the end."""
+    """Raise SettingsError for a depth outside 0..100.
+
+    The original takes such a depth for a position from the end.
+    """
     if not 0 <= depth <= 100:
         raise SettingsError(f"{name} must lie in 0..100 (percent), got {depth}.")
 
@@ -119,11 +132,14 @@ _PLACE = re.compile(r"\{(context|question)\}")
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """prompt: text with {context} and {question}, or a list of texts that hold them together:
-    a slip of the original's sent one, as Python writes it. guide: a sentence for before
-    guide_marker in the question.
+    """The words around haystack and question.
 
-    guided_suffix: what the first version appends to the question instead.
+    Attributes:
+        prompt: Text with {context} and {question}, or a list of texts that together hold both. By
+            mistake the original sent such a list, as Python writes it.
+        guide: A sentence that goes before `guide_marker` in the question.
+        guide_marker: Text of the question.
+        guided_suffix: What the first version appends to the question instead of a guide.
     """
 
     prompt: str | Sequence[str]
@@ -133,16 +149,20 @@ class Wording:
 
     @classmethod
     def of(cls, template: Mapping[str, Any] | None, language: str) -> Wording:
-        """The template given, else our own words in that language. Raises SettingsError."""
+        """Return the given template, or if None our own words in that language.
+
+        Raises SettingsError.
+        """
         if language not in LANGUAGES:
             raise SettingsError(
                 f"Unknown language '{language}'. {did_you_mean(language, LANGUAGES)}"
             )
         if template is None:
             return _own(language)
+        keys = [field.name for field in fields(cls)]
         for key in template:
-            if key not in (known := [field.name for field in fields(cls)]):
-                raise SettingsError(f"Unknown template key '{key}'. {did_you_mean(key, known)}")
+            if key not in keys:
+                raise SettingsError(f"Unknown template key '{key}'. {did_you_mean(key, keys)}")
         places = sorted(_PLACE.findall("".join(template.get("prompt", ""))))
         if places != ["context", "question"]:
             raise SettingsError(
@@ -151,8 +171,10 @@ class Wording:
         return cls(**template)
 
     def with_guide(self, question: str) -> str:
-        """The question with the guide before the marker, up to a second marker. Raises
-        SettingsError."""
+        """Return the question with the guide before the marker, up to a second marker.
+
+        Raises SettingsError.
+        """
         if not self.guide:
             raise SettingsError(
                 "guide is on, but the template has no 'guide'. Add one, or pass guide=False."
@@ -165,7 +187,7 @@ class Wording:
         return guided(question, self.guide, self.guide_marker)
 
     def filled(self, context: str, question: str) -> str:
-        """The prompt. Nothing inside context or question is taken for a placeholder."""
+        """Return the prompt. Placeholders inside context or question are left as they are."""
         values = {"context": context, "question": question}
         if isinstance(self.prompt, str):
             return _filled(self.prompt, values)
@@ -173,15 +195,20 @@ class Wording:
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
+    # Every second part is the name of a placeholder.
     parts = _PLACE.split(text)
-    return "".join(values[part] if index % 2 else part for index, part in enumerate(parts))
+    parts[1::2] = [values[name] for name in parts[1::2]]
+    return "".join(parts)
 
 
 def _own(language: str) -> Wording:
-    """needlemap's chat template as one text."""
+    """Return needlemap's chat template as one text."""
     template = load_template(LANGUAGES[language])
-    prompt = "\n\n".join(part.filled("{context}", "{question}") for part in template.parts)
-    return Wording(prompt, template.guide, guided_suffix=guided("", template.guide))
+    return Wording(
+        prompt="\n\n".join(part.filled("{context}", "{question}") for part in template.parts),
+        guide=template.guide,
+        guided_suffix=guided("", template.guide),
+    )
 
 
 def load(
@@ -202,41 +229,54 @@ def load(
     keyword: str | None = None,
     template: Mapping[str, str] | None = None,
 ) -> list[dict[str, str]]:
-    """Rows {"prompt", "answer"} of one cell: files in the order of file_list, each with all
-    its repeats.
+    """Return rows {"prompt", "answer"} of one cell.
+
+    Files come in the order of file_list, each with all its repeats. Give `needle`, or `needles`
+    with `diff`, `answer` and `keyword` (the rows' answer is then 'answer*keyword').
 
     path: the folder. length, length_buffer: tokens; the context has length - length_buffer of
-    them before it is decoded. depth, diff: percent. language: 'Chinese' or 'English'. Give
-    `needle`, or `needles` with `diff`, `answer` and `keyword` (the rows' answer is then
-    'answer*keyword'). template: {"prompt", "guide", "guide_marker"}; None takes our own words.
-    Raises HaystackError, SettingsError, VocabularyMissing.
+    them before it is decoded. depth, diff: percent. language: 'Chinese' or 'English'. template:
+    {"prompt", "guide", "guide_marker"}, or None for our own words. Raises HaystackError,
+    SettingsError, VocabularyMissing.
     """
     check_depth(depth)
-    hidden, expected = _hidden(needle, needles, diff, answer, keyword)
-    question, wording = _guided_question(retrieval_question, template, language, guide)
+    texts, row_answer = _needles_and_answer(
+        needle, needles, diff=diff, answer=answer, keyword=keyword
+    )
+    if retrieval_question is None:
+        raise SettingsError("'retrieval_question' is missing.")
+    wording = Wording.of(template, language)
+    question = wording.with_guide(retrieval_question) if guide else retrieval_question
     tokenizer = load_tokenizer(tokenizer_model)
-    texts = [tokenizer.index(whole_characters(text).encode()) for text in hidden]
-    sizes = [len(text) for text in texts]
-    target = length - length_buffer - sum(sizes)
+    needle_texts = [tokenizer.index(whole_characters(text).encode()) for text in texts]
+    needle_tokens = [len(text) for text in needle_texts]
+    target = length - length_buffer - sum(needle_tokens)
+
     rows = []
     for file in file_list:
         lines = read(Path(path) / file, tokenizer)
         for repeat in range(num_repeats_per_file):
             background = lines.background(repeat, target)
-            points = chained_positions(depth / 100, sizes, len(background), (diff or 0) / 100)
-            prompt = wording.filled(context(background, points, texts), question)
-            rows.append({"prompt": prompt, "answer": expected})
+            points = chained_positions(
+                depth / 100,
+                needle_tokens,
+                haystack_tokens=len(background),
+                step=(diff or 0) / 100,
+            )
+            prompt = wording.filled(context(background, points, needle_texts), question)
+            rows.append({"prompt": prompt, "answer": row_answer})
     return rows
 
 
-def _hidden(
+def _needles_and_answer(
     needle: str | None,
     needles: Sequence[str] | None,
+    *,
     diff: float | None,
     answer: str | None,
     keyword: str | None,
 ) -> tuple[Sequence[str], str]:
-    """The needles and the rows' answer: a single needle is its own answer."""
+    """Return the needles and the rows' answer: a single needle is its own answer."""
     if (needle is None) == (not needles):
         raise SettingsError("Give either 'needle' or 'needles', one of the two.")
     if needle is not None:
@@ -247,12 +287,3 @@ def _hidden(
         )
     check_depth(diff, "diff")
     return needles or (), f"{answer}*{keyword}"
-
-
-def _guided_question(
-    question: str | None, template: Mapping[str, str] | None, language: str, guide: bool
-) -> tuple[str, Wording]:
-    if question is None:
-        raise SettingsError("'retrieval_question' is missing.")
-    wording = Wording.of(template, language)
-    return (wording.with_guide(question) if guide else question), wording

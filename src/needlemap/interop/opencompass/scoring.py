@@ -1,4 +1,4 @@
-"""The two evaluators of OpenCompass's NeedleBench."""
+"""Score as the two evaluators of OpenCompass's NeedleBench do."""
 
 from __future__ import annotations
 
@@ -15,24 +15,34 @@ def score(
     keyword: str | Sequence[str] | None = None,
     trim: bool = False,
 ) -> dict[str, Any]:
-    """{"score": mean, "details": [{"pred", "answer", "edit_distance", "score"}]} in 0..100; 0
-    for none.
+    """Return {"score": mean, "details": [{"pred", "answer", "edit_distance", "score"}]}.
 
-    keyword None: the single needle's evaluator; references are taken as they are, asterisks
-    included. keyword given, one for all or one per reference: the multi needle's. 100 where
-    the prediction without its whitespace holds it, else a fifth of the edit-distance score; a
-    reference that ends in '*' + keyword is unpacked. trim: cut predictions to about the
-    reference's length (the keyword is sought in the whole). Different lengths give {"error":
-    ...}, as in the original.
+    Scores are in 0..100, and the mean of no predictions is 0. If predictions and references differ
+    in number, return {"error": ...}, as the original does.
+
+    keyword: None for the single needle's evaluator, which takes references as they are, with their
+    asterisks. One for all references, or one for each, stands for the multi needle's evaluator: 100
+    if the prediction without its whitespace holds the keyword, else a fifth of the edit-distance
+    score; '*' + keyword at the end of a reference does not count. trim: cut predictions to about
+    the reference's length; the keyword is still sought in the whole. Raises SettingsError if
+    keywords and references differ in number.
     """
     if len(predictions) != len(references):
         return {"error": "predictions and references have different lengths"}
+
     keywords = _keywords(keyword, len(references))
-    details = [_detail(*row, trim) for row in zip(predictions, references, keywords, strict=True)]
+    details = [
+        _detail(prediction, reference, keyword=row_keyword, trim=trim)
+        for prediction, reference, row_keyword in zip(
+            predictions, references, keywords, strict=True
+        )
+    ]
+    # The original adds in this order; sum() rounds differently from Python 3.12 on.
     total = 0.0
     for detail in details:
         total += detail["score"]
-    return {"score": total / len(details) if details else 0, "details": details}
+    mean = total / len(details) if details else 0
+    return {"score": mean, "details": details}
 
 
 def _keywords(keyword: str | Sequence[str] | None, count: int) -> Sequence[str | None]:
@@ -45,10 +55,17 @@ def _keywords(keyword: str | Sequence[str] | None, count: int) -> Sequence[str |
     return keyword
 
 
-def _detail(prediction: str, reference: str, keyword: str | None, trim: bool) -> dict[str, Any]:
-    answer = reference if keyword is None else reference.removesuffix(f"*{keyword}")
-    said, wanted, distance, native = edit_score(prediction, answer, trim)
+def _detail(prediction: str, reference: str, *, keyword: str | None, trim: bool) -> dict[str, Any]:
+    answer = reference
+    if keyword is not None:
+        answer = reference.removesuffix(f"*{keyword}")
+    compared, compared_answer, distance, native = edit_score(prediction, answer, trim)
     if keyword is not None:
         _, missing = as_coded(prediction, [keyword])
         native = keyword_score(native, has_keywords=not missing)
-    return {"pred": said, "answer": wanted, "edit_distance": distance, "score": native}
+    return {
+        "pred": compared,
+        "answer": compared_answer,
+        "edit_distance": distance,
+        "score": native,
+    }

@@ -1,8 +1,8 @@
-"""OpenCompass' first needle test: a script that writes all prompts of a grid to files.
+"""Write all prompts of a grid to files, as the script of OpenCompass' first needle test does.
 
-Nothing is shuffled: one pass over a file's lines for each cell makes its records. Unlike the
-original it deletes nothing: files of the same name are replaced, others stay. Depth lists, in
-percent, are those of both versions, which differ only in the last value of some lists.
+Nothing is shuffled: one pass over a file's lines makes the records of a cell. Unlike the original
+it deletes nothing: files of the same name are replaced, and others stay. The depth lists of both
+versions, in percent, are here. They differ only in the last value of some lists.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ Row = dict[str, Any]
 
 
 def depth_percents(intervals: int, interval_type: str = "linear") -> list[float]:
-    """As the dynamic data sets make them: `0 + step * i`, so that some lists end just below
-    100.
+    """Return the depths of the dynamic data sets, `0 + step * i`. Raises SettingsError.
 
-    'sigmoid' sends that list through a logistic curve, ends included, rounded to 3 decimals.
+    Because of rounding some lists end just below 100. interval_type: 'linear', or 'sigmoid' for
+    that list on a logistic curve, its ends included, rounded to 3 decimals.
 
     >>> depth_percents(3), depth_percents(98)[-1], depth_percents(3, "sigmoid")
     ([0.0, 50.0, 100.0], 99.99999999999999, [0.669, 50.0, 99.331])
     """
     _check(intervals, interval_type)
     step = 100 / (intervals - 1) if intervals > 1 else 0.0
-    return _curved([step * place for place in range(intervals)], interval_type)
+    return _curved([step * index for index in range(intervals)], interval_type)
 
 
 def script_depth_percents(intervals: int, interval_type: str = "linear") -> list[float]:
-    """As the first version's script makes them: the last value of a linear list is exactly
-    100.
+    """Return the depths of the first version's script. Raises SettingsError.
+
+    The last value of a linear list is exactly 100.
 
     >>> script_depth_percents(98)[-1]
     100.0
@@ -53,11 +54,9 @@ def script_depth_percents(intervals: int, interval_type: str = "linear") -> list
 
 
 def _curved(linear: list[float], interval_type: str) -> list[float]:
-    return (
-        [sigmoid(value, ends="squash") for value in linear]
-        if interval_type == "sigmoid"
-        else linear
-    )
+    if interval_type == "sigmoid":
+        return [sigmoid(value, ends="squash") for value in linear]
+    return linear
 
 
 def _check(intervals: int, interval_type: str) -> None:
@@ -71,20 +70,31 @@ def _check(intervals: int, interval_type: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Script:
-    """What all cells have in common. room: haystack tokens to leave off each length."""
+    """The settings that all cells share.
+
+    Attributes:
+        needle: The needle's tokens.
+        answer: The answer of each row.
+        question: The question, with the suffix of the wording if there is one.
+        wording: The words around haystack and question.
+        records: Rows a cell, at most.
+        reserved_tokens: Tokens of each length that are not of the haystack.
+    """
 
     needle: TokenText
     answer: str
     question: str
     wording: Wording
     records: int
-    room: int
+    reserved_tokens: int
 
     def rows(self, lines: TokenLines, length: int, depth: float) -> Iterator[Row]:
-        """A cell's rows, in file order."""
-        for background in backgrounds(lines, length - self.room, self.records):
-            points = chained_positions(depth / 100, [len(self.needle)], len(background), 0)
-            text = context(background, points, [self.needle])
+        """Yield a cell's rows, in file order. length: tokens. depth: percent."""
+        for background in backgrounds(lines, length - self.reserved_tokens, most=self.records):
+            points = chained_positions(
+                depth / 100, [len(self.needle)], haystack_tokens=len(background), step=0
+            )
+            text = context(background, points, needles=[self.needle])
             yield {"prompt": self.wording.filled(text, self.question), "answer": self.answer}
 
 
@@ -104,50 +114,63 @@ def generate(
     interval_type: str = "linear",
     layout: Literal["folders", "processed"] = "folders",
 ) -> tuple[Path, ...]:
-    """Write the grid's prompts below `out`; returns the files written.
+    """Write the grid's prompts below `out`, and return the files written.
 
-    layout 'folders' (20 December 2023): Length{L}Depth{D}/{stem}_Length{L}_Depth{D}.jsonl,
-    rows {"prompt", "answer"}. 'processed' (29 December 2023): {stem}_processed.jsonl, rows
-    also {"length", "depth"}. D is the depth cut to a whole number; needles go to the uncut
-    depth. template: {"prompt", "guided_suffix"}, the suffix behind the question when guided;
-    None: our own words, in Chinese. Raises NeedlemapError.
+    layout: 'folders' (20 December 2023) for Length{L}Depth{D}/{stem}_Length{L}_Depth{D}.jsonl,
+    with rows {"prompt", "answer"}; 'processed' (29 December 2023) for {stem}_processed.jsonl, whose
+    rows also have {"length", "depth"}. D is the depth cut to a whole number, but needles go to the
+    uncut depth. template: {"prompt", "guided_suffix"}, with a suffix that goes behind the question
+    if `guided` is set, or None for our own words, in Chinese. Raises NeedlemapError.
     """
     if layout not in LAYOUTS:
         raise SettingsError(f"Unknown layout '{layout}'. {did_you_mean(layout, LAYOUTS)}")
     depths = script_depth_percents(document_depth_percent_intervals, interval_type)
     tokenizer = load_tokenizer(tokenizer_model)
     wording = Wording.of(template, "Chinese")
-    question = retrieval_question + (_suffix(wording) if guided else "")
-    text = tokenizer.index(whole_characters(needle).encode())
+    question = retrieval_question
+    if guided:
+        question += _suffix(wording)
+    needle_text = tokenizer.index(whole_characters(needle).encode())
     script = _Script(
-        text, needle, question, wording, num_records_per_file, length_buffer + len(text)
+        needle=needle_text,
+        answer=needle,
+        question=question,
+        wording=wording,
+        records=num_records_per_file,
+        reserved_tokens=length_buffer + len(needle_text),
     )
     write = _write_folders if layout == "folders" else _write_processed
-    written: list[Path] = []
-    for file in file_list:
-        source = Path(path) / file
-        cells = [(length, depth) for length in context_lengths for depth in depths]
-        written += write(Path(out), source.stem, script, read(source, tokenizer), cells)
-    return tuple(written)
+    cells = [(length, depth) for length in context_lengths for depth in depths]
+
+    files: list[Path] = []
+    for name in file_list:
+        source = Path(path) / name
+        lines = read(source, tokenizer)
+        files += write(Path(out), source.stem, script=script, lines=lines, cells=cells)
+    return tuple(files)
 
 
 def backgrounds(lines: TokenLines, target: int, most: int) -> Iterator[Span]:
-    """Haystack pieces in file order: whole lines until there are `target` tokens, what is over
-    thrown away.
+    """Yield haystack pieces of `target` tokens in file order, `most` pieces at most.
 
-    The last, unfinished piece is dropped. A negative target takes tokens off the end of every
+    A piece consists of whole lines; the tokens above `target` at the end of its last line are
+    dropped. So is the last, unfinished piece. A negative target takes tokens off the end of every
     line.
     """
-    taken: list[TokenText] = []
-    total = made = 0
+    texts: list[TokenText] = []
+    total = 0
+    pieces = 0
     for line in lines.texts:
-        if made == most:
+        if pieces == most:
             return
-        taken.append(line)
+        texts.append(line)
         total += len(line)
         if total >= target:
-            yield join(taken).span(0, target if target >= 0 else max(0, total + target))
-            taken, total, made = [], 0, made + 1
+            stop = target if target >= 0 else max(0, total + target)
+            yield join(texts).span(0, stop)
+            texts = []
+            total = 0
+            pieces += 1
 
 
 def _suffix(wording: Wording) -> str:
@@ -159,40 +182,49 @@ def _suffix(wording: Wording) -> str:
 
 
 def _write_folders(
-    out: Path, stem: str, script: _Script, lines: TokenLines, cells: Sequence[tuple[int, float]]
+    out: Path,
+    stem: str,
+    *,
+    script: _Script,
+    lines: TokenLines,
+    cells: Sequence[tuple[int, float]],
 ) -> list[Path]:
-    files: dict[Path, float] = {}
+    depths_by_file: dict[Path, float] = {}
     for length, depth in cells:
         name = f"{stem}_Length{length}_Depth{int(depth)}.jsonl"
         file = out / f"Length{length}Depth{int(depth)}" / name
-        if file in files:
+        if file in depths_by_file:
             warnings.warn(
-                f"{file}: depth {depth} replaces {files[file]}, as in the original.", stacklevel=3
+                f"{file}: depth {depth} replaces {depths_by_file[file]}, as in the original.",
+                stacklevel=3,
             )
-        files[file] = depth
-        _write(file, script.rows(lines, length, depth))
-    return list(files)
+        depths_by_file[file] = depth
+        _write(file, script.rows(lines, length, depth=depth))
+    return list(depths_by_file)
 
 
 def _write_processed(
-    out: Path, stem: str, script: _Script, lines: TokenLines, cells: Sequence[tuple[int, float]]
+    out: Path,
+    stem: str,
+    *,
+    script: _Script,
+    lines: TokenLines,
+    cells: Sequence[tuple[int, float]],
 ) -> list[Path]:
     file = out / f"{stem}_processed.jsonl"
-    _write(
-        file,
-        (
-            row | {"length": length, "depth": int(depth)}
-            for length, depth in cells
-            for row in script.rows(lines, length, depth)
-        ),
+    rows = (
+        row | {"length": length, "depth": int(depth)}
+        for length, depth in cells
+        for row in script.rows(lines, length, depth=depth)
     )
+    _write(file, rows)
     return [file]
 
 
 def _write(file: Path, rows: Iterator[Row]) -> None:
-    """Write rows beside the file, then put them in its place."""
+    """Write rows next to the file, then move them to its place."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    with beside.open("w", encoding="utf-8", newline="\n") as sink:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8", newline="\n") as sink:
         sink.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    beside.replace(file)
+    temporary.replace(file)
