@@ -1,9 +1,9 @@
-"""Maps as the two older tools draw them (`--style`).
+"""Draw maps as the two older tools do (`--style`).
 
-Their cells lie side by side, all depths are labelled, and colours are red-amber-green.
-OpenCompass's has the mean by length as a white line over the cells, with a legend, and the overall
-score below; needlehaystack's is the map alone. What both lack is kept: colours stand for 0 to 100,
-missing cells are hatched, and a last line says n.
+Their cells have no space between them, all depths are labelled, and colours are red-amber-green.
+OpenCompass's map has the mean by length as a white line over the cells, with a legend, and the
+overall score below. needlehaystack's has none of these. Three things that both lack are kept:
+colours stand for 0 to 100, missing cells are hatched, and a last line reports n.
 """
 
 from __future__ import annotations
@@ -41,9 +41,12 @@ from needlemap.stats.means import Map
 
 OPENCOMPASS, NEEDLEHAYSTACK = "opencompass", "needlehaystack"
 TICKS = (0, 20, 40, 60, 80, 100)
-NARROW, LOW = 6.0, 5.5  # points: columns and rows that have a label each
+# All sizes are in points. The least width of a column and height of a row with a label of its own.
+NARROW, LOW = 6.0, 5.5
+# The width of the bar of colours.
 BAR = 7.0
 MAP_MOST = 260.0
+# How far a cell reaches over the next one, because otherwise seams show.
 SEAM = 0.6
 
 
@@ -85,136 +88,171 @@ def _longest(map: Map) -> str:
 def draw_older(
     map: Map, title: str, scale: Scale, style: str, width: float, y: float
 ) -> tuple[list[str], float]:
-    """A map from y on, as wide as the paper; and where it ends."""
+    """Return the parts of a map from y on, as wide as the paper, and where it ends.
+
+    Raises SettingsError if lengths have different depths.
+    """
     if map.ragged:
         raise SettingsError(
             f"Style {style} has rows of one depth; here each length has depths of its own."
         )
-    depths = {at: label.removesuffix("%") for at, label in row_labels(map, map.depths).items()}
-    left = 20 + max((wide(label) for label in depths.values()), default=0.0)
-    room, rows = width - left - 40, max(1, len(map.depths))
-    heads = [part for each in title.splitlines() for part in wrapped(each, width - 6, TEXT + 1)]
-    top = y + 4 + 10 * len(heads)
-    box = Box(left, top, room, min(MAP_MOST, max(0.46 * room, LOW * rows)))
+
+    labels = [label.removesuffix("%") for label in row_labels(map, map.depths).values()]
+    left = 20 + max((wide(label) for label in labels), default=0.0)
+    room = width - left - 40
+    rows = max(1, len(map.depths))
+    title_lines = [
+        part for row in title.splitlines() for part in wrapped(row, width - 6, size=TEXT + 1)
+    ]
+    box = Box(
+        x=left,
+        y=y + 4 + 10 * len(title_lines),
+        width=room,
+        height=min(MAP_MOST, max(0.46 * room, LOW * rows)),
+    )
+    length_parts, end = _lengths(map, box)
     parts = [
         *(
-            text(width / 2, y + 9 + 10 * at, each, TEXT + 1, anchor="middle")
-            for at, each in enumerate(heads)
+            text(width / 2, y + 9 + 10 * index, words=row, size=TEXT + 1, anchor="middle")
+            for index, row in enumerate(title_lines)
         ),
-        *_cells(map, scale, box),
-        *_depths(list(depths.values()), box),
+        *_cells(map, scale, box=box),
+        *_depths(labels, box),
         *_bar(scale, box),
+        *length_parts,
     ]
-    lengths, end = _lengths(map, box)
-    parts += lengths
+
     if style == OPENCOMPASS:
         parts += _overlay(map, box)
-        shown = "-" if map.mean_of_means is None else f"{100 * map.mean_of_means:.2f}"
+        score = "-" if map.mean_of_means is None else f"{100 * map.mean_of_means:.2f}"
         end += 12
-        words = f"Overall Score for {map.model}: {shown}"
-        parts.append(text(box.x + room / 2, end - 3, words, anchor="middle"))
-    said = ". ".join([f"{count(map)}, {repeats(map)}", *missing_line(map)])
-    for part in wrapped(said, width - 6, TEXT - 1):
+        words = f"Overall Score for {map.model}: {score}"
+        parts.append(text(box.x + room / 2, end - 3, words=words, anchor="middle"))
+
+    note = ". ".join([f"{count(map)}, {repeats(map)}", *missing_line(map)])
+    for row in wrapped(note, width - 6, size=TEXT - 1):
         end += 8
-        parts.append(text(3, end, part, TEXT - 1, fill=SOFT))
+        parts.append(text(3, end, words=row, size=TEXT - 1, fill=SOFT))
     return parts, end + 5
 
 
 def _cell_box(map: Map, cell: CellScore, box: Box) -> Box:
-    """Where a cell lies: all are as wide and as high as one another."""
-    wide_, high = box.width / len(map.lengths), box.height / len(map.depths)
-    column, row = map.lengths.index(cell.length_tokens), map.depths.index(cell.depth)
-    return Box(box.x + column * wide_, box.y + row * high, wide_, high)
+    """Return the place of a cell. All have the same size."""
+    width = box.width / len(map.lengths)
+    height = box.height / len(map.depths)
+    column = map.lengths.index(cell.length_tokens)
+    row = map.depths.index(cell.depth)
+    return Box(x=box.x + column * width, y=box.y + row * height, width=width, height=height)
 
 
 def _cells(map: Map, scale: Scale, box: Box) -> list[str]:
-    found = []
+    right = box.x + box.width
+    bottom = box.y + box.height
+    parts = []
     for cell in map.cells:
-        fill = HATCHED if cell.score is None else scale.colour(100 * cell.score)
-        x, y, width, height = _cell_box(map, cell, box)
-        right, bottom = (
-            box.x + box.width,
-            box.y + box.height,
-        )  # a little over the next cell, or seams show
-        found.append(rect(x, y, min(width + SEAM, right - x), min(height + SEAM, bottom - y), fill))
-    return found
+        x, y, width, height = _cell_box(map, cell, box=box)
+        part = rect(
+            x,
+            y,
+            width=min(width + SEAM, right - x),
+            height=min(height + SEAM, bottom - y),
+            fill=HATCHED if cell.score is None else scale.colour(100 * cell.score),
+        )
+        parts.append(part)
+    return parts
 
 
 def _depths(labels: Sequence[str], box: Box) -> list[str]:
-    """All of them, in letters that fit their rows."""
-    high = box.height / max(1, len(labels))
-    size = min(TEXT, 1.1 * high)
-    places = [box.y + (at + 0.5) * high + 0.35 * size for at in range(len(labels))]
-    return [
-        *(
-            text(box.x - 3, y, words, size, anchor="end")
-            for y, words in zip(places, labels, strict=True)
-        ),
-        text(9, box.y + box.height / 2, "Depth Percent", anchor="middle", turned=-90),
-    ]
+    """Return all labels of depths, in letters that fit their rows, and the axis's name."""
+    row_height = box.height / max(1, len(labels))
+    size = min(TEXT, 1.1 * row_height)
+    parts = []
+    for row, label in enumerate(labels):
+        y = box.y + (row + 0.5) * row_height + 0.35 * size
+        parts.append(text(box.x - 3, y, words=label, size=size, anchor="end"))
+    middle = box.y + box.height / 2
+    return [*parts, text(9, middle, words="Depth Percent", anchor="middle", turned=-90)]
 
 
 def _lengths(map: Map, box: Box) -> tuple[list[str], float]:
-    """All of them, or as many as have room, the last included; slanted. And where they end."""
-    labels, base = length_labels(map.lengths), box.y + box.height
-    width = box.width / max(1, len(labels))
-    step = max(1, -(-int(NARROW) // max(1, int(width))))
+    """Return slanted labels of lengths with the axis's name, and where they end.
+
+    If there is no room for all labels, every n-th one is drawn, and the last.
+    """
+    labels = length_labels(map.lengths)
+    bottom = box.y + box.height
+    column_width = box.width / max(1, len(labels))
+    step = max(1, -(-int(NARROW) // max(1, int(column_width))))
     last = len(labels) - 1
     parts = []
-    for at, label in enumerate(labels.values()):
-        if at == last or (at % step == 0 and at + step <= last + (step == 1)):
-            x = box.x + (at + 0.5) * width
-            parts.append(text(x + 2.5, base + TEXT, label, anchor="end", turned=-45))
-    end = base + 4 + 0.75 * max((wide(label) for label in labels.values()), default=0.0) + TEXT
-    return [*parts, text(box.x + box.width / 2, end + 4, "Token Limit", anchor="middle")], end + 6
+    for column, label in enumerate(labels.values()):
+        # A label right before the last one would touch it, unless there is room for all.
+        is_shown = column % step == 0 and (step == 1 or column + step <= last)
+        if is_shown or column == last:
+            x = box.x + (column + 0.5) * column_width
+            parts.append(text(x + 2.5, bottom + TEXT, words=label, anchor="end", turned=-45))
+    widest = max((wide(label) for label in labels.values()), default=0.0)
+    end = bottom + 4 + 0.75 * widest + TEXT
+    parts.append(text(box.x + box.width / 2, end + 4, words="Token Limit", anchor="middle"))
+    return parts, end + 6
 
 
 def _bar(scale: Scale, box: Box) -> list[str]:
-    """The colours' bar, right of the map."""
+    """Return the bar of colours, right of the map."""
     x = box.x + box.width + 6
-    parts = [gradient(scale.colours, Box(x, box.y, BAR, box.height), upright=True)]
+    bar = Box(x=x, y=box.y, width=BAR, height=box.height)
+    parts = [gradient(scale.colours, bar, upright=True)]
     for value in TICKS:
-        parts.append(
-            text(x + BAR + 2, box.y + (1 - value / 100) * box.height + 0.35 * TEXT, str(value))
-        )
-    return [
-        *parts,
-        text(x + BAR + 24, box.y + box.height / 2, "Score", anchor="middle", turned=-90),
-    ]
+        y = box.y + (1 - value / 100) * box.height + 0.35 * TEXT
+        parts.append(text(x + BAR + 2, y, words=str(value)))
+    middle = box.y + box.height / 2
+    return [*parts, text(x + BAR + 24, middle, words="Score", anchor="middle", turned=-90)]
 
 
 def _overlay(map: Map, box: Box) -> list[str]:
-    """The mean of each length's cells as a white line, on a hidden axis of 0 to 100, and its
-    legend."""
-    width = box.width / max(1, len(map.lengths))
-    size, points = min(2.2, 0.3 * width), []
-    for at, length in enumerate(map.lengths):
-        found = [
+    """Return the mean of each length's cells as a white line, and its legend.
+
+    The line's axis from 0 to 100 is not drawn.
+    """
+    column_width = box.width / max(1, len(map.lengths))
+    size = min(2.2, 0.3 * column_width)
+    points = []
+    for column, length in enumerate(map.lengths):
+        scores = [
             cell.score
             for cell in map.cells
             if cell.length_tokens == length and cell.score is not None
         ]
-        if found:
-            share = 1 - sum(found) / len(found)
-            points.append(
-                (box.x + (at + 0.5) * width, box.y + size + share * (box.height - 2 * size))
-            )
-    high = bool(points) and points[0][1] < box.y + 0.3 * box.height  # the line would pass under it
-    words, x, y = "Average Depth Score", box.x + 3, box.y + (box.height - 13 if high else 3)
+        if scores:
+            loss = 1 - sum(scores) / len(scores)
+            x = box.x + (column + 0.5) * column_width
+            points.append((x, box.y + size + loss * (box.height - 2 * size)))
     return [
-        line(points, "white", 1.1),
-        *(mark(*point, size, "circle", "white", "white") for point in points),
+        line(points, "white", width=1.1),
+        *(mark(x, y, size=size, shape="circle", fill="white", stroke="white") for x, y in points),
+        *_legend(points, box),
+    ]
+
+
+def _legend(points: Sequence[tuple[float, float]], box: Box) -> list[str]:
+    """Return the legend of a line, at the top left unless the line starts there."""
+    words = "Average Depth Score"
+    x = box.x + 3
+    y = box.y + 3
+    if points and points[0][1] < box.y + 0.3 * box.height:
+        y = box.y + (box.height - 13)
+    return [
         rect(
             x,
             y,
-            wide(words, TEXT - 1) + 20,
-            10,
-            "#CCCCCC",
+            width=wide(words, TEXT - 1) + 20,
+            height=10,
+            fill="#CCCCCC",
             fill_opacity=0.8,
             stroke="#999999",
             stroke_width=0.3,
         ),
-        line([(x + 3, y + 5), (x + 15, y + 5)], "white", 1.1),
-        mark(x + 9, y + 5, 1.8, "circle", "white", "white"),
-        text(x + 17.5, y + 7.2, words, TEXT - 1, fill=INK),
+        line([(x + 3, y + 5), (x + 15, y + 5)], "white", width=1.1),
+        mark(x + 9, y + 5, size=1.8, shape="circle", fill="white", stroke="white"),
+        text(x + 17.5, y + 7.2, words=words, size=TEXT - 1, fill=INK),
     ]
