@@ -1,7 +1,7 @@
-"""EvalScope's results as rows: reviews, a line a sample, and reports, a number a metric.
+"""Read EvalScope's results: reviews, a line a sample, and reports, a number a metric.
 
-Its needle test names each metric after the cell, `Context#1000 Depth#50`; a review's metadata say
-the same. Samples of its other benchmarks have length 0, as those of any log.
+Its needle test names each metric after the cell, `Context#1000 Depth#50`. A review's metadata hold
+the cell too. Samples of its other benchmarks have length 0, as those of any log.
 """
 
 from __future__ import annotations
@@ -25,56 +25,80 @@ _CELL = re.compile(
 SCORE = "score"
 
 
-def is_review(said: Mapping[str, Any]) -> bool:
-    """Whether a line is a review of EvalScope."""
-    return "sample_score" in said
+def is_review(line: Mapping[str, Any]) -> bool:
+    """Return True if a line is a review of EvalScope."""
+    return "sample_score" in line
 
 
 def is_report(data: bytes) -> bool:
-    """Whether JSON is a report of EvalScope."""
+    """Return True if JSON is a report of EvalScope."""
     start = data[:65_536]
     return all(name in start for name in (b'"dataset_name"', b'"model_name"', b'"metrics"'))
 
 
 def read_reviews(file: Path) -> Log:
-    """The reviews of one subset of one benchmark. Raises NeedlemapError."""
-    seen: dict[tuple[int, float], int] = {}
-    rows, notes = samples_in(file, lambda said, place: _review(said, place, seen))
-    subset = file.stem.removeprefix(f"{_NEEDLE}_") if file.stem.startswith(_NEEDLE) else ""
-    task = _NEEDLE if file.stem.startswith(_NEEDLE) else file.stem
-    series = "" if subset == file.stem else subset
-    rows = [replace(row, series=series) for row in rows]
-    return Log(EVALSCOPE, file.absolute().parent.name, task, rows, tuple(notes))
+    """Read the reviews of one subset of one benchmark. Raises NeedlemapError."""
+    last_versions: dict[tuple[int, float], int] = {}
+    rows, notes = samples_in(file, lambda fields, place: _review_rows(fields, place, last_versions))
+    task = file.stem
+    series = ""
+    if file.stem.startswith(_NEEDLE):
+        task = _NEEDLE
+        subset = file.stem.removeprefix(f"{_NEEDLE}_")
+        series = "" if subset == file.stem else subset
+    return Log(
+        EVALSCOPE,
+        model=file.absolute().parent.name,
+        task=task,
+        samples=[replace(row, series=series) for row in rows],
+        notes=tuple(notes),
+    )
 
 
-def _review(
-    said: Mapping[str, Any], place: str, seen: dict[tuple[int, float], int]
+def _review_rows(
+    fields: Mapping[str, Any], place: str, last_versions: dict[tuple[int, float], int]
 ) -> Iterator[ResultRow]:
-    told = _mapping(said.get("sample_score"), "sample_score", place)
-    score = _mapping(told.get("score"), "score", place)
+    """Yield the row of a review.
+
+    last_versions: how many samples of a cell were read before. This one is counted.
+    """
+    sample = _mapping(fields.get("sample_score"), "sample_score", place=place)
+    score = _mapping(sample.get("score"), "score", place=place)
     values = score.get("value")
-    values = values if isinstance(values, dict) else {SCORE: values}
-    metadata = told.get("sample_metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
+    if not isinstance(values, dict):
+        values = {SCORE: values}
+    metadata = sample.get("sample_metadata")
+    if not isinstance(metadata, dict):
+        metadata = {}
     cell = _cell_in(metadata, place) or next(filter(None, map(_cell_of, values)), None)
-    index = said.get("index", told.get("sample_id"))
-    known = {name: score_of(value) for name, value in values.items()}
-    scores = {str(name): value for name, value in known.items() if value is not None}
+    numbers = {name: score_of(value) for name, value in values.items()}
+    scores = {str(name): number for name, number in numbers.items() if number is not None}
+    target = fields.get("target")
+
     if cell:
-        seen[cell] = seen.get(cell, 0) + 1
-        own = [value for name, value in scores.items() if _cell_of(name) in (None, cell)]
-        scores = {SCORE: own[0]} if own else {}
-    length, depth = cell or (0, 0.0)
-    target = said.get("target")
+        length, depth = cell
+        last_versions[cell] = last_versions.get(cell, 0) + 1
+        version = last_versions[cell]
+        repeat = None
+        identity = [length, depth, version, target]
+        # Metrics of other cells are not this sample's.
+        cell_scores = [number for name, number in scores.items() if _cell_of(name) in (None, cell)]
+        scores = {SCORE: cell_scores[0]} if cell_scores else {}
+    else:
+        length, depth = 0, 0.0
+        version = 1
+        index = fields.get("index", sample.get("sample_id"))
+        repeat = number_of(index, place)
+        identity = [length, depth, index, target]
     yield ResultRow(
         place,
         length,
-        depth,
-        None,
+        depth_percent=depth,
+        native=None,
         scale=UNIT,
-        version=seen[cell] if cell else 1,
-        repeat=None if cell else number_of(index, place),
-        asked=hash_of([length, depth, seen.get(cell) if cell else index, target]),
+        version=version,
+        repeat=repeat,
+        asked=hash_of(identity),
         reference=shown(target),
         answer=text_of(score.get("prediction")) or text_of(score.get("extracted_prediction")),
         scores=scores,
@@ -89,7 +113,7 @@ def _mapping(value: Any, name: str, place: str) -> Mapping[str, Any]:
 
 
 def _cell_in(metadata: Mapping[str, Any], place: str) -> tuple[int, float] | None:
-    """The cell in a sample's metadata; None where there is none. Raises NeedlemapError."""
+    """Return the cell in a sample's metadata, or None. Raises NeedlemapError."""
     if not {"context_length", "depth_percent"} <= metadata.keys():
         return None
     fields = Fields(metadata, place)
@@ -97,28 +121,33 @@ def _cell_in(metadata: Mapping[str, Any], place: str) -> tuple[int, float] | Non
 
 
 def _cell_of(metric: object) -> tuple[int, float] | None:
-    """The cell that a metric is named after; None for any other.
+    """Return the cell that a metric is named after, or None if it is named after something else.
 
     >>> _cell_of("Context#1000 Depth#50"), _cell_of("acc")
     ((1000, 50.0), None)
     """
-    named = _CELL.search(metric[:200]) if isinstance(metric, str) else None
-    if named is None:
+    if not isinstance(metric, str):
         return None
-    length, depth = int(named[1]), float(named[2])
-    return (length, depth) if 0 < length <= MOST_TOKENS and depth <= 100 else None
+    match = _CELL.search(metric[:200])
+    if match is None:
+        return None
+    length = int(match[1])
+    depth = float(match[2])
+    if not 0 < length <= MOST_TOKENS or depth > 100:
+        return None
+    return length, depth
 
 
 def report_rows(data: bytes, name: str) -> list[ResultRow]:
-    """A row a cell and subset of a report on the needle test. Raises NeedlemapError."""
-    said = parse_json(data, name)
-    metrics = said.get("metrics") if isinstance(said, dict) else None
+    """Return a row a cell and subset of a report on the needle test. Raises NeedlemapError."""
+    report = parse_json(data, name)
+    metrics = report.get("metrics") if isinstance(report, dict) else None
     if not isinstance(metrics, list):
         raise NeedlemapError(f"{name}: no report of EvalScope: it lists no metrics.")
     rows = [
         row
         for number, metric in enumerate(metrics, 1)
-        for row in _metric_rows(metric, f"{name}, metric {number}", said)
+        for row in _metric_rows(metric, f"{name}, metric {number}", report=report)
     ]
     if not rows:
         raise NeedlemapError(
@@ -136,15 +165,17 @@ def _metric_rows(metric: Any, place: str, report: Mapping[str, Any]) -> Iterator
     cell = next(filter(None, map(_cell_of, names)), None)
     if cell is None:
         return
+    length, depth = cell
     for subset in _subsets(fields):
-        read = Fields(subset, place)
-        count = read.whole("num", 0) if "num" in subset else 0
+        subset_fields = Fields(subset, place)
+        count = subset_fields.whole("num", 0) if "num" in subset else 0
         yield ResultRow(
             place,
-            *cell,
-            read.number("score") if count else None,
+            length,
+            depth_percent=depth,
+            native=subset_fields.number("score") if count else None,
             model=shown(report.get("model_name")),
-            series=shown(read.text("name")),
+            series=shown(subset_fields.text("name")),
             task=shown(report.get("dataset_name")) or _NEEDLE,
             scorer=SCORE,
             scale=UNIT,
@@ -154,10 +185,14 @@ def _metric_rows(metric: Any, place: str, report: Mapping[str, Any]) -> Iterator
 
 
 def _subsets(metric: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The parts of a metric that are no sums of others."""
+    """Yield the parts of a metric that are not sums of others."""
     categories = metric.get("categories")
-    for category in categories if isinstance(categories, list) else []:
+    if not isinstance(categories, list):
+        return
+    for category in categories:
         subsets = category.get("subsets") if isinstance(category, dict) else None
-        for subset in subsets if isinstance(subsets, list) else []:
+        if not isinstance(subsets, list):
+            continue
+        for subset in subsets:
             if isinstance(subset, dict) and not subset.get("is_aggregate"):
                 yield subset

@@ -1,8 +1,8 @@
-"""A run in an experiment tracker: settings, scalars, the figure, the table of cells.
+"""Log runs to an experiment tracker: settings, scalars, the figure, and the table of cells.
 
 `wandb:PROJECT` needs wandb (extra), which sends to where its user is logged in, or keeps the
 run for later (WANDB_MODE=offline). `tensorboard:FOLDER` writes an event file and needs the
-tensorboard package (extra), neither torch nor TensorFlow. Both get the content of `Logged`: no
+tensorboard package (extra), but neither torch nor TensorFlow. Both get the content of `Logged`: no
 host, no program, no code, no Git state.
 """
 
@@ -36,10 +36,14 @@ from needlemap.text import printable
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """name: of the run, by its model and folder. config: settings and versions, no secret in
-    it.
+    """What is logged of a run.
 
-    scalars: scores in percent; lengths in tokens. figure: the map as PNG.
+    Attributes:
+        name: The run's name, which comes from its model and folder.
+        config: Settings and versions, without secrets.
+        scalars: Scores in percent, lengths in tokens.
+        figure: The map as PNG.
+        cells: The table of cells.
     """
 
     name: str
@@ -56,58 +60,80 @@ def logged(
     palette: str | None = None,
     rules: tuple[str, ...] = RULES,
 ) -> Logged:
-    """All of it. rules: of effective length. Raises SettingsError for an unknown palette."""
+    """Return what is logged of a run.
+
+    rules: of effective length. Raises SettingsError for an unknown palette or rule.
+    """
     figure = Figure((Shown(run.map, title or run.about.title),), palette=palette)
     return Logged(
-        name,
-        dict(_config(run.about)),
-        {name: float(value) for name, value in _scalars(run, rules) if value is not None},
-        draw(figure).png,
-        cells_table([run]),
+        name=name,
+        config=dict(_config(run.about)),
+        scalars={tag: float(value) for tag, value in _scalars(run, rules) if value is not None},
+        figure=draw(figure).png,
+        cells=cells_table([run]),
     )
 
 
 def _config(about: RunFile) -> Iterator[tuple[str, str | int | float | bool]]:
-    """Versions and hashes, then settings: numbers as they are, to be sorted by; all else as
-    text."""
-    yield from ((f"about/{name}", text) for name, text in fact_rows(about))
+    """Yield versions and hashes, then settings.
+
+    Numbers stay numbers, so that trackers can sort by them. Everything else becomes a text.
+    """
+    for name, text in fact_rows(about):
+        yield f"about/{name}", text
     for name, value in about.settings.items():
-        yield name, value if isinstance(value, bool | int | float) else value_text(name, value)
+        if isinstance(value, bool | int | float):
+            yield name, value
+        else:
+            yield name, value_text(name, value)
 
 
 def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
-    """A length's name is its tokens, which stay the same whatever other lengths a run has."""
-    mean, records = run.map.total, run.records
+    """Yield scalars by name.
+
+    A length is named by its tokens, so the name does not depend on a run's other lengths.
+    """
+    mean = run.map.total
     if mean is not None:
-        yield from (("score/overall", percent(mean.score)), ("score/n", mean.n))
-        yield from (("score/low", percent_of(mean.low)), ("score/high", percent_of(mean.high)))
+        yield "score/overall", percent(mean.score)
+        yield "score/n", mean.n
+        yield "score/low", percent_of(mean.low)
+        yield "score/high", percent_of(mean.high)
     for length, score in run.map.by_length.items():
         yield f"score_at_length/{length}", percent_of(score)
-    yield from _effective(run, rules)
-    yield "trials/scored", sum(record.scored for record in records)
+    yield from _effective_lengths(run, rules)
+
+    yield "trials/scored", sum(record.scored for record in run.records)
     yield "trials/missing", run.map.missing
-    costs = costs_of(records)
-    yield from (
-        (f"tokens/{name}", costs[f"{name}_tokens"]) for name in ("prompt", "cached", "completion")
-    )
-    yield from (("usd", costs["usd"]), ("usd_judge", costs["judge_usd"]))
+    costs = costs_of(run.records)
+    for name in ("prompt", "cached", "completion"):
+        yield f"tokens/{name}", costs[f"{name}_tokens"]
+    yield "usd", costs["usd"]
+    yield "usd_judge", costs["judge_usd"]
 
 
-def _effective(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
-    """Effective lengths, the longest tested where the score holds that far; 0 where it never
-    did."""
-    for found in held_by(partial(effective_length, run.cube), rules):
-        if found.value is not None:
-            rule, value = found.rule, min(found.value, found.longest)
-            name = f"effective_length/{rule.name.replace(':', '_')}"
-            yield name, percent(found.value) if rule.kind == "auc" else value
+def _effective_lengths(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
+    """Yield how far the score holds, by rule.
+
+    It is the longest tested length if the score holds that far, and 0 if it never did.
+    """
+    for effective in held_by(partial(effective_length, run.cube), rules):
+        if effective.value is None:
+            continue
+        name = f"effective_length/{effective.rule.name.replace(':', '_')}"
+        if effective.rule.kind == "auc":
+            yield name, percent(effective.value)
+        else:
+            yield name, min(effective.value, effective.longest)
 
 
+# wandb reads these when it is imported.
 _ENVIRONMENT = {
     "WANDB_SILENT": "true",
     "WANDB_ERROR_REPORTING": "false",
-}  # read when wandb is imported
-_NOT_TOLD: dict[str, Any] = {  # what wandb would send beside what it is given
+}
+# Without these settings wandb would send more than it is given.
+_QUIET_SETTINGS: dict[str, Any] = {
     "console": "off",
     "disable_code": True,
     "disable_git": True,
@@ -120,11 +146,10 @@ _NOT_TOLD: dict[str, Any] = {  # what wandb would send beside what it is given
 
 
 def log_wandb(runs: Sequence[Logged], project: str, step: int) -> list[str]:
-    """Log each as a new run of PROJECT or ENTITY/PROJECT; their addresses, or what to type to
-    send them.
+    """Log each run as a new one of a project, and return their addresses.
 
-    Raises NeedlemapError when wandb is not installed, nobody is logged in, or the project is
-    refused.
+    If wandb works offline, return what to type to send them. project: PROJECT or ENTITY/PROJECT.
+    Raises NeedlemapError if wandb is not installed, nobody is logged in, or the project is refused.
     """
     for variable, value in _ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
@@ -134,16 +159,17 @@ def log_wandb(runs: Sequence[Logged], project: str, step: int) -> list[str]:
     except ImportError:
         raise NeedlemapError(f"--log wandb needs wandb. Run: {install_line('wandb')}") from None
     try:
-        return [_log(wandb, PIL.Image, run, project, step) for run in runs]
+        return [_log(wandb, PIL.Image, run=run, project=project, step=step) for run in runs]
     except wandb.Error as error:
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise NeedlemapError(
-            f"Weights & Biases: {said} To keep runs on this machine instead, set "
+            f"Weights & Biases: {reason} To keep runs on this machine instead, set "
             f"WANDB_MODE=offline."
         ) from None
 
 
-def _log(wandb: Any, image: Any, run: Logged, project: str, step: int) -> str:
+def _log(wandb: Any, image: Any, *, run: Logged, project: str, step: int) -> str:
+    """Log a run, and return its address, or what to type to send it."""
     entity, _, name = project.rpartition("/")
     session = wandb.init(
         project=name,
@@ -151,8 +177,9 @@ def _log(wandb: Any, image: Any, run: Logged, project: str, step: int) -> str:
         name=run.name,
         job_type="needlemap",
         config={**run.config, "step": step},
-        settings=wandb.Settings(**_NOT_TOLD),
-        reinit="create_new",  # several runs of one command are runs there too
+        settings=wandb.Settings(**_QUIET_SETTINGS),
+        # Otherwise wandb would put all runs of one command into one.
+        reinit="create_new",
     )
     figure = wandb.Image(image.open(io.BytesIO(run.figure)))
     columns = [column.name for column in run.cells.columns]
@@ -167,14 +194,15 @@ def _log(wandb: Any, image: Any, run: Logged, project: str, step: int) -> str:
 
 
 def log_tensorboard(runs: Sequence[Logged], folder: str, step: int) -> list[str]:
-    """Add an event file to a folder, of several runs to a folder each in it; what to type to
-    see them.
+    """Add an event file to a folder, and return what to type to see it.
 
-    Raises NeedlemapError when tensorboard is not installed.
+    Several runs get a folder each inside. Raises NeedlemapError if tensorboard is not installed.
     """
-    names = folder_names([run.name for run in runs], keep="@") if len(runs) > 1 else [""]
+    names = [""]
+    if len(runs) > 1:
+        names = folder_names([run.name for run in runs], keep="@")
     for run, name in zip(runs, names, strict=True):
-        _write(run, Path(folder, name), step)
+        _write(run, Path(folder, name), step=step)
     return [f"tensorboard --logdir {shlex.quote(folder)}"]
 
 
@@ -187,36 +215,39 @@ def _write(run: Logged, folder: Path, step: int) -> None:
         raise NeedlemapError(
             f"--log tensorboard needs the tensorboard package. Run: {install_line('tensorboard')}"
         ) from None
-    writer, now = EventFileWriter(str(folder)), time.time()
-    for value in _values(run):
+    writer = EventFileWriter(str(folder))
+    now = time.time()
+    for value in _summary_values(run):
         writer.add_event(Event(wall_time=now, step=step, summary=Summary(value=[value])))
     writer.close()
 
 
-def _values(run: Logged) -> Iterator[Any]:
+def _summary_values(run: Logged) -> Iterator[Any]:
     from tensorboard.compat.proto.summary_pb2 import Summary
 
     for name, number in run.scalars.items():
         yield Summary.Value(tag=name, simple_value=number)
-    width, height = (
-        int.from_bytes(run.figure[at : at + 4], "big") for at in (16, 20)
-    )  # a PNG's header
-    image = Summary.Image(width=width, height=height, colorspace=4, encoded_image_string=run.figure)
-    yield Summary.Value(tag="map", image=image)
-    yield _text("cells", _cells(run.cells))
-    yield _text(
-        "settings",
-        markdown(("setting", "value"), [(name, str(run.config[name])) for name in run.config]),
+    image = Summary.Image(
+        # The header of a PNG holds its size in these bytes.
+        width=int.from_bytes(run.figure[16:20], "big"),
+        height=int.from_bytes(run.figure[20:24], "big"),
+        # RGBA.
+        colorspace=4,
+        encoded_image_string=run.figure,
     )
+    yield Summary.Value(tag="map", image=image)
+    yield _text_value("cells", _cells_text(run.cells))
+    settings = [(name, str(value)) for name, value in run.config.items()]
+    yield _text_value("settings", markdown(("setting", "value"), settings))
 
 
-def _cells(table: DataTable) -> str:
+def _cells_text(table: DataTable) -> str:
     rows = [["" if value is None else str(value) for value in row] for row in table.rows]
     return markdown([column.name for column in table.columns], rows)
 
 
-def _text(tag: str, text: str) -> Any:
-    """A text as the text dashboard wants it: a tensor of one string."""
+def _text_value(tag: str, text: str) -> Any:
+    """Return a text as the text dashboard reads it: a tensor of one string."""
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.compat.proto.tensor_pb2 import TensorProto
     from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
@@ -231,9 +262,10 @@ def _text(tag: str, text: str) -> Any:
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table whose values are plain text."""
-    first, *others = ([plain_markdown(text) for text in row] for row in (head, *rows))
-    return markdown_table(first, others)
+    """Return a Markdown table whose values are plain text."""
+    plain_head = [plain_markdown(text) for text in head]
+    plain_rows = [[plain_markdown(text) for text in row] for row in rows]
+    return markdown_table(plain_head, plain_rows)
 
 
 TRACKERS: dict[str, Callable[[Sequence[Logged], str, int], list[str]]] = {
@@ -245,14 +277,19 @@ WRITTEN = "--log wandb:PROJECT or --log tensorboard:FOLDER"
 
 @dataclass(frozen=True, slots=True)
 class Tracker:
-    """kind: a name of TRACKERS; place: the project, or the folder."""
+    """An experiment tracker, as it was typed.
+
+    Attributes:
+        kind: A name of TRACKERS.
+        place: The project, or the folder.
+    """
 
     kind: str
     place: str
 
 
 def parse_tracker(text: str) -> Tracker:
-    """From KIND:PLACE. Raises SettingsError.
+    """Return the tracker of KIND:PLACE. Raises SettingsError.
 
     >>> parse_tracker("wandb:team/needles")
     Tracker(kind='wandb', place='team/needles')
@@ -263,9 +300,8 @@ def parse_tracker(text: str) -> Tracker:
             f"Cannot log to '{kind}'. {did_you_mean(kind, TRACKERS)} Write {WRITTEN}."
         )
     if not place:
-        raise SettingsError(
-            f"Log to which {'folder' if kind == 'tensorboard' else 'project'}? Write {WRITTEN}."
-        )
+        noun = "folder" if kind == "tensorboard" else "project"
+        raise SettingsError(f"Log to which {noun}? Write {WRITTEN}.")
     return Tracker(kind, place)
 
 
@@ -278,8 +314,10 @@ def log_runs(
     palette: str | None = None,
     rules: tuple[str, ...] = RULES,
 ) -> list[str]:
-    """Log runs, each by its model's name; where they are, or what to type to see them."""
+    """Log runs by the names of their models, and return where they are or how to see them."""
     names = unique_names([run.map.model for run in runs], [Path(run.path) for run in runs])
-    names = [printable(name, line=True) for name in names]
-    told = [logged(run, name, title, palette, rules) for run, name in zip(runs, names, strict=True)]
-    return TRACKERS[tracker.kind](told, tracker.place, step)
+    contents = [
+        logged(run, printable(name, line=True), title=title, palette=palette, rules=rules)
+        for run, name in zip(runs, names, strict=True)
+    ]
+    return TRACKERS[tracker.kind](contents, tracker.place, step)
