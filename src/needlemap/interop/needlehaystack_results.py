@@ -1,13 +1,13 @@
-"""Results of needlehaystack, versions 2 (`niah`) and 1, as rows.
+"""Read results of needlehaystack, versions 2 (`niah`) and 1.
 
-Version 2: JSON Lines, a row a test, schema_version 2. Its lengths are tokens of cl100k_base
-for every model, needle and question not counted; its depth as realised is in the row's recipe.
-Seeds make repeats. Rows with status "error" were not measured.
+Version 2 writes JSON Lines, a row a test, with schema_version 2. Its lengths are tokens of
+cl100k_base for every model, without needle and question. The realised depth is in the row's recipe.
+Each seed is a repeat. Rows with status "error" were not measured.
 
-Version 1: a JSON object a test, with model, context_length, depth_percent, version, needle,
+Version 1 writes a JSON object a test, with model, context_length, depth_percent, version, needle,
 model_response, score, test_duration_seconds, test_timestamp_utc. The first OpenAI set is a
-list of {token_limit, depth_percent, score}. A table has the same names as its columns. None of
-them says how answers were scored.
+list of {token_limit, depth_percent, score}. A table has columns of the same names. None of these
+files shows how answers were scored.
 """
 
 from __future__ import annotations
@@ -21,35 +21,45 @@ from typing import Any
 from needlemap.errors import NeedlemapError
 from needlemap.interop.result_row import Fields, ResultRow, parse_json
 
-TOOL_2, TOOL_1 = "needlehaystack 2", "needlehaystack 1"
+TOOL_2 = "needlehaystack 2"
+TOOL_1 = "needlehaystack 1"
 TOKENIZER = "cl100k_base"
 SCHEMA = 2
-SCORERS = {"uuid_chain": "chain_match"}  # by task; all others: exact_match
+# Scorers by task. All other tasks have exact_match.
+SCORERS = {"uuid_chain": "chain_match"}
 _NEEDED = ("context_length", "target_depth_percent", "score")
 LENGTHS = ("context_length", "token_limit")
 _REPEATED = re.compile(r"_(\d+)\.json$")
 
 
 def from_jsonl(data: bytes, name: str) -> list[ResultRow]:
-    """Rows of a file. A torn last line (an interrupted run) is left out. Raises
-    NeedlemapError."""
+    """Return the rows of a file of version 2. Raises NeedlemapError.
+
+    A last line that was not written to its end, as after an interruption, is left out.
+    """
     lines = data.split(b"\n")
-    found = []
+    results: list[Fields] = []
     for number, line in enumerate(lines, 1):
-        if line.strip():
-            place = f"{name}, line {number}"
-            fields = _fields(line, place, last=number == len(lines))
-            found += [fields] if fields else []
-    seeds = sorted({str(fields.values.get("seed")) for fields in found}, key=_by_number)
+        if not line.strip():
+            continue
+        fields = _fields(line, f"{name}, line {number}", is_last=number == len(lines))
+        if fields is not None:
+            results.append(fields)
+    seeds = sorted({_seed(fields) for fields in results}, key=_by_number)
     versions = {seed: number for number, seed in enumerate(seeds, 1)}
-    return [_second_row(fields, versions[str(fields.values.get("seed"))]) for fields in found]
+    return [_second_row(fields, versions[_seed(fields)]) for fields in results]
 
 
-def _fields(line: bytes, place: str, *, last: bool) -> Fields | None:
+def _seed(fields: Fields) -> str:
+    return str(fields.values.get("seed"))
+
+
+def _fields(line: bytes, place: str, *, is_last: bool) -> Fields | None:
+    """Return the fields of a line, or None for a last line that cannot be read."""
     try:
         value = parse_json(line, place)
     except NeedlemapError:
-        if last:
+        if is_last:
             return None
         raise
     if not isinstance(value, dict) or any(name not in value for name in _NEEDED):
@@ -67,14 +77,14 @@ def _second_row(fields: Fields, version: int) -> ResultRow:
     """Return a result of the tool's second version."""
     values = fields.values
     task = fields.text("task_type") or "single"
-    score = _inner(values.get("score"), fields.place, "score")
-    usage = _inner(values.get("usage"), fields.place, "usage")
+    score = _inner(values.get("score"), fields.place, name="score")
+    usage = _inner(values.get("usage"), fields.place, name="usage")
     native = score.maybe("value") if score else None
     return ResultRow(
         fields.place,
         fields.whole("context_length", 1),
-        fields.depth("target_depth_percent"),
-        native,
+        depth_percent=fields.depth("target_depth_percent"),
+        native=native,
         model=fields.text("model_id") or fields.text("model_request_name"),
         version=version,
         series=fields.text("run_name"),
@@ -104,9 +114,9 @@ def _needle_fields(recipe: object, place: str) -> dict[str, Any]:
     placements = recipe.get("needle_placements") if isinstance(recipe, Mapping) else None
     if not isinstance(placements, list) or not placements:
         return {}
-    needles = [_inner(placement, place, "needle_placements") for placement in placements]
-    realised = None
+    needles = [_inner(placement, place, name="needle_placements") for placement in placements]
     first = needles[0]
+    realised = None
     if first is not None and "actual_depth_percent" in first.values:
         realised = first.depth("actual_depth_percent")
     return {
@@ -127,7 +137,7 @@ def _inner(value: object, place: str, name: str) -> Fields | None:
 
 
 def _by_number(seed: str) -> tuple[bool, float, str]:
-    """Return the place of a seed among others; no seed comes first."""
+    """Return the sort key of a seed: by number, then by text, but a missing seed comes first."""
     number = float(seed) if seed.lstrip("-").isdigit() else 0.0
     return (seed != "None", number, seed)
 
@@ -151,26 +161,29 @@ def from_json(data: bytes, name: str) -> list[ResultRow]:
         entries = {name: value}
     wrong = [place for place, entry in entries.items() if not is_result(entry)]
     if wrong or not entries:
+        place = wrong[0] if wrong else name
         raise NeedlemapError(
-            f"{wrong[0] if wrong else name}: no needlehaystack result. It needs "
-            f"{' or '.join(LENGTHS)}, depth_percent, score."
+            f"{place}: no needlehaystack result. It needs {' or '.join(LENGTHS)}, depth_percent, "
+            f"score."
         )
     return [_first_row(Fields(entry, place), _version(name)) for place, entry in entries.items()]
 
 
 def from_csv(text: str, name: str) -> list[ResultRow]:
-    """Return the rows of a table with columns context_length (or token_limit), depth_percent and
-    score."""
+    """Return the rows of a table. Raises NeedlemapError.
+
+    It needs the columns context_length (or token_limit), depth_percent and score.
+    """
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        return list(_table(reader, name))
+        return list(_table_rows(reader, name))
     except csv.Error as error:
         raise NeedlemapError(
             f"{name}, line {reader.line_num}: not readable as CSV ({error})."
         ) from None
 
 
-def _table(reader: csv.DictReader[str], name: str) -> Iterator[ResultRow]:
+def _table_rows(reader: csv.DictReader[str], name: str) -> Iterator[ResultRow]:
     columns = reader.fieldnames or ()
     if "score_mean" in columns and "score" not in columns:
         raise NeedlemapError(
@@ -178,6 +191,7 @@ def _table(reader: csv.DictReader[str], name: str) -> Iterator[ResultRow]:
             f"(column 'score')."
         )
     for number, values in enumerate(reader, 2):
+        # csv has None as a key for cells too many, and as a value for cells too few.
         if None in values or None in values.values():
             raise NeedlemapError(
                 f"{name}, row {number}: {len(columns)} columns expected, not so many here."
@@ -188,13 +202,14 @@ def _table(reader: csv.DictReader[str], name: str) -> Iterator[ResultRow]:
 def _first_row(fields: Fields, version: int) -> ResultRow:
     """Return a result of the tool's first version."""
     values: Mapping[str, Any] = fields.values
+    # A row may have an empty score, but not none: number() raises then.
     native = fields.maybe("score") if "score" in values else fields.number("score")
-    length = next((name for name in LENGTHS if name in values), LENGTHS[0])
+    length_name = next((name for name in LENGTHS if name in values), LENGTHS[0])
     return ResultRow(
         fields.place,
-        fields.whole(length, 1),
-        fields.depth("depth_percent"),
-        native,
+        fields.whole(length_name, 1),
+        depth_percent=fields.depth("depth_percent"),
+        native=native,
         model=fields.text("model"),
         version=version if values.get("version") in (None, "") else fields.whole("version", 1),
         needle=fields.text("needle").strip(),
@@ -206,6 +221,9 @@ def _first_row(fields: Fields, version: int) -> ResultRow:
 
 
 def _version(name: str) -> int:
-    """The repeat that a file's name tells: `..._results_2.json` is the second."""
-    found = _REPEATED.search(name)
-    return max(1, int(found[1])) if found and len(found[1]) < 4 else 1
+    """Return the repeat, from 1, that a file's name shows: `..._results_2.json` is the second."""
+    match = _REPEATED.search(name)
+    # A longer number is rather a date.
+    if match is None or len(match[1]) > 3:
+        return 1
+    return max(1, int(match[1]))

@@ -1,7 +1,7 @@
-"""A row of another tool's results, its score, and the scale of that.
+"""Define a row of another tool's results, its fields, and the scale of its score.
 
-Its score keeps its scale; as a share it is (native - lowest) / (highest - lowest), as our
-judge counts it: the worst verdict is 0. That is linear, so a mean of native scores is lowest +
+A score keeps its scale. As a share it is (native - lowest) / (highest - lowest), as our judge
+counts it, so the worst verdict is 0. That is linear, so a mean of native scores is lowest +
 (highest - lowest) x mean share, exactly. Pictures that were published as "score times 10
 percent" show a judge's lowest verdict, 1, as 10 %.
 """
@@ -22,25 +22,33 @@ FACTS = "Fact Retrieval Across Context Lengths "
 
 
 def context_title(model: str, dataset_length: str) -> str:
-    """The title that OpenCompass's plotting script gives, whose --dataset_length changes
-    nothing else."""
+    """Return the title of OpenCompass's plotting script.
+
+    dataset_length: the script's --dataset_length, which changes nothing else.
+    """
     return f'{model} {dataset_length} Context Performance\n{FACTS}("Needle In A Haystack")'
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One result. place: where it was read ("FILE, line 3"). native: its score there, None if
-    it has none.
+    """One result of another tool.
 
-    length: in the tokens of its tool. version: which repeat, from 1. series: what else tells
-    tests apart (a run's name, a data set). scale: lowest and highest native score, None if the
-    file does not say. realised: depth in percent where the needle really was. error: why there
-    is no score. mean: whether the score is a mean of an unknown number of answers. repeat:
-    which one, from 0, where the row is a sample of a log: its versions are then the same
-    prompt asked again. asked: a hash of what was asked, '' where unknown. scores: of a sample
-    of a log all that it has, by metric; None where it has no number. finish: why the answer
-    ended, None where unknown. suite: of which suite of
-    ours its task is a family; such a row is about the whole text.
+    Attributes:
+        place: Where it was read, e.g. "FILE, line 3".
+        length: In the tokens of its tool.
+        native: Its score there, or None if it has none.
+        version: The repeat, from 1.
+        series: What else keeps tests apart, e.g. a run's name or a data set.
+        scale: Lowest and highest native score, or None if the file does not show them.
+        realised: Depth of the needle in the prompt, in percent.
+        error: Why there is no score.
+        mean: True if the score is a mean of an unknown number of answers.
+        repeat: The repeat, from 0, if the row is a sample of a log. Its versions are then the same
+            prompt sent again.
+        asked: A hash of the prompt, or '' if unknown.
+        scores: All scores of a sample of a log, by metric; None if one is not a number.
+        suite: The suite of ours of which the task is a family. Such a row is about the whole text.
+        finish: Why the answer ended, or None if unknown.
     """
 
     place: str
@@ -76,14 +84,18 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields of one row in a file, read with words for what is wrong. CSV gives texts,
-    JSON anything."""
+    """The fields of one row of a file. Methods raise NeedlemapError, which names what is wrong.
+
+    Attributes:
+        values: Values by name. Those of CSV are texts, those of JSON anything.
+        place: Where the row was read.
+    """
 
     values: Mapping[str, Any]
     place: str
 
     def number(self, name: str) -> float:
-        """Raises NeedlemapError when the field is missing or no finite number."""
+        """Return a number. Raises NeedlemapError if it is missing or not finite."""
         if name not in self.values:
             hint = did_you_mean(name, map(str, self.values)) if self.values else ""
             raise NeedlemapError(f"{self.place}: no field '{name}'. {hint}".rstrip())
@@ -99,11 +111,11 @@ class Fields:
         return number
 
     def maybe(self, name: str) -> float | None:
-        """A number, or None where there is none."""
+        """Return a number, or None if the field is missing or empty. Raises NeedlemapError."""
         return None if self.values.get(name) in (None, "") else self.number(name)
 
     def whole(self, name: str, least: int) -> int:
-        """Raises NeedlemapError when the field is no whole number of at least `least`."""
+        """Return a whole number of at least `least`. Raises NeedlemapError for anything else."""
         number = self.number(name)
         if not least <= number <= MOST_TOKENS or number != int(number):
             raise NeedlemapError(
@@ -112,11 +124,11 @@ class Fields:
         return int(number)
 
     def maybe_whole(self, name: str) -> int | None:
-        """A whole number from 0, or None where there is none."""
+        """Return a whole number from 0, or None if missing or empty. Raises NeedlemapError."""
         return None if self.values.get(name) in (None, "") else self.whole(name, 0)
 
     def depth(self, name: str) -> float:
-        """Raises NeedlemapError when the field is no percentage."""
+        """Return a percentage. Raises NeedlemapError for anything else."""
         number = self.number(name)
         if not 0 <= number <= 100:
             raise NeedlemapError(
@@ -125,14 +137,16 @@ class Fields:
         return number
 
     def text(self, name: str) -> str:
-        """A text; empty where there is none. Half characters, which no file can hold, become
-        '?'."""
+        """Return a text, or '' if the field is missing.
+
+        Half characters, which no file can hold, become '?'.
+        """
         value = self.values.get(name)
         return clean_text(str("" if value is None else value))
 
 
 def parse_json(data: bytes | bytearray, place: str) -> Any:
-    """The value of a JSON text of another tool's. Raises NeedlemapError."""
+    """Return the value of another tool's JSON. Raises NeedlemapError."""
     try:
         return read_json(data)
     except ValueError as error:
@@ -140,11 +154,12 @@ def parse_json(data: bytes | bytearray, place: str) -> Any:
 
 
 UNIT: Scale = (0.0, 1.0)
-SCORERS = {UNIT: "substring", VERDICTS: "judge"}  # the two that needlehaystack 1 had
+# The two scorers of needlehaystack 1, by scale.
+SCORERS = {UNIT: "substring", VERDICTS: "judge"}
 
 
 def parsed_scale(text: str) -> Scale:
-    """A scale as typed. Raises SettingsError.
+    """Return a typed scale. Raises SettingsError.
 
     >>> parsed_scale("1:10")
     (1.0, 10.0)
@@ -159,17 +174,25 @@ def parsed_scale(text: str) -> Scale:
 
 
 def scale_of(rows: Iterable[ResultRow], given: Scale | None) -> Scale:
-    """The scale of one run's rows: as given, as their tool states it, or as their values show
-    it. Raises NeedlemapError if unclear."""
+    """Return the scale of one run's rows. Raises NeedlemapError if it is unclear.
+
+    It is the given one, else the one that the tool states, else one that the scores show.
+    """
     scored = [row for row in rows if row.native is not None]
-    told = {row.scale for row in scored if row.scale is not None}
-    if given is None and len(told) > 1:
+    stated = {row.scale for row in scored if row.scale is not None}
+    if given is None and len(stated) > 1:
         raise NeedlemapError(
-            f"Scores of one run on several scales: {told}. Import the files one by one."
+            f"Scores of one run on several scales: {stated}. Import the files one by one."
         )
-    scale = given or (told.pop() if told else _seen([row.native or 0.0 for row in scored]))
+    if given is not None:
+        scale = given
+    elif stated:
+        scale = stated.pop()
+    else:
+        scale = _scale_from([row.native or 0.0 for row in scored])
+    low, high = scale
     for row in scored:
-        if not scale[0] <= (row.native or 0.0) <= scale[1]:
+        if not low <= (row.native or 0.0) <= high:
             raise NeedlemapError(
                 f"{row.place}: score {row.native:g} is outside {_label(scale)}. Say the scale: "
                 f"needlemap "
@@ -179,16 +202,21 @@ def scale_of(rows: Iterable[ResultRow], given: Scale | None) -> Scale:
 
 
 def native_mean(mean_share: float, scale: Scale) -> float:
-    """The mean native score that a mean share stands for.
+    """Return the mean native score of a mean share.
 
     >>> native_mean(0.5, (1.0, 10.0))
     5.5
     """
-    return scale[0] + (scale[1] - scale[0]) * mean_share
+    low, high = scale
+    return low + (high - low) * mean_share
 
 
-def _seen(natives: list[float]) -> Scale:
-    low, high = (min(natives), max(natives)) if natives else UNIT
+def _scale_from(natives: list[float]) -> Scale:
+    """Return the scale that scores show. Raises NeedlemapError if several are possible."""
+    if not natives:
+        return UNIT
+    low = min(natives)
+    high = max(natives)
     if low == high == 1:
         raise NeedlemapError(
             "All scores are 1: the best of 0..1, or the worst of a judge's 1..10? Say --scale 0:1 "
@@ -205,4 +233,5 @@ def _seen(natives: list[float]) -> Scale:
 
 
 def _label(scale: Scale) -> str:
-    return f"{scale[0]:g}..{scale[1]:g}"
+    low, high = scale
+    return f"{low:g}..{high:g}"
