@@ -1,15 +1,14 @@
-"""The files that hold results of other tools: which of a folder's, of which tool each is, and
-their rows.
+"""Find the files that hold results of other tools, recognise each one's tool, and read its rows.
 
-The ending and the first bytes of a file show its kind. A file that was named must hold
-results; what merely lies in a folder beside them is left out with a reason.
+The ending and the first bytes of a file show its kind. A file that was named must hold results. A
+file that merely lies in a folder with others is left out with a reason.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import file_digest
@@ -58,10 +57,11 @@ from needlemap.untrusted import clean_text
 
 SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".txt")
 _IN_FOLDERS = SUFFIXES[:3]
-_OUTPUT = r"(.*/)?output(-rs\d+)?\.jsonl"  # a name that other tools give their files too
-# Where tools keep what they found, below the folder that people name: lm-evaluation-harness a
-# folder a model, EvalScope reviews of each sample and reports of their means, RULER
-# MODEL/synthetic/LENGTH/pred, NeMo Skills eval-results/BENCHMARK. The first that is there is read.
+# Other tools than NeMo Skills use this name too.
+_OUTPUT = r"(.*/)?output(-rs\d+)?\.jsonl"
+# Where tools write results, below the folder that people name: lm-evaluation-harness a folder a
+# model, EvalScope reviews of each sample and reports of their means, RULER
+# MODEL/synthetic/LENGTH/pred, NeMo Skills eval-results/BENCHMARK. The first one with files is read.
 _PLACES = (
     r"samples_[^/]*\.jsonl",
     r"[^/]+/samples_[^/]*\.jsonl",
@@ -71,9 +71,11 @@ _PLACES = (
     r"(.*/)?pred/summary(-[^/]+)?\.csv",
     _OUTPUT,
 )
-_DEEPEST = 5  # folders below the one that was named
-_MOST_ENTRIES = 50_000  # that are looked at
-# Lines of JSON by what their first one holds.
+# Folders below the one that was named.
+_DEEPEST = 5
+# Files and folders below the one that was named.
+_MOST_ENTRIES = 50_000
+# How to recognise a file of JSON lines by its first one, and how to read it.
 _LINES: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Path], Log]], ...] = (
     (is_harness, read_harness),
     (is_predictions, read_predictions),
@@ -81,8 +83,10 @@ _LINES: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Path], Log]],
     (is_review, read_reviews),
 )
 _LOGS = (INSPECT, HARNESS)
-_MOST = MOST_BYTES * 4  # of a file that is read whole
-_START = 1 << 16  # bytes that tell what a file is
+# Bytes of a file that is read whole.
+_MOST = MOST_BYTES * 4
+# Bytes by which a file is recognised.
+_START = 1 << 16
 _ZIP = b"PK\x03\x04"
 _EXPECTED = (
     "Import reads needlehaystack results (.json, .jsonl), tables of these (.csv), OpenCompass's "
@@ -94,7 +98,15 @@ _EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class ResultsFile:
-    """One file: its name, hash, tool and rows. notes: what a reader should know of it."""
+    """One file of another tool.
+
+    Attributes:
+        name: Its name, without its folder.
+        sha256: Hash of its bytes.
+        tool: The tool that wrote it.
+        rows: Its results.
+        notes: What a reader should know about it.
+    """
 
     name: str
     sha256: str
@@ -105,23 +117,29 @@ class ResultsFile:
 
 @dataclass(frozen=True, slots=True)
 class FoundResults:
-    """All that was read. left_out: files of a folder that hold no result, each with a
-    reason."""
+    """The files that were read.
+
+    Attributes:
+        sources: One for each file, in the order of reading.
+        left_out: Files of a folder that are not read, each with the reason.
+    """
 
     sources: tuple[ResultsFile, ...]
     left_out: tuple[str, ...] = ()
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should know of them, files that were left out first."""
-        told = [note for source in self.sources for note in source.notes]
-        return [*(f"left out: {each}" for each in self.left_out), *told]
+        """Return the notes on all files, those that were left out first."""
+        left_out = [f"left out: {reason}" for reason in self.left_out]
+        return [*left_out, *(note for source in self.sources for note in source.notes)]
 
 
 def read(paths: Sequence[Path], metric: str = "") -> FoundResults:
-    """Everything in these files and folders. metric: of logs with several; their first if not
-    given. Raises NeedlemapError: a file that was named must hold results; one that merely lies
-    in a folder is left out with a reason.
+    """Read all results in files and folders.
+
+    A file of a folder that cannot be read is left out with the reason. metric: which score of a
+    log to read; the first if not given. Raises NeedlemapError if a file of `paths` holds no
+    results, or a folder none at all.
     """
     sources: list[ResultsFile] = []
     left_out: list[str] = []
@@ -129,68 +147,84 @@ def read(paths: Sequence[Path], metric: str = "") -> FoundResults:
         if not path.is_dir():
             sources.append(_source(path, metric))
             continue
-        found = _folder(path, metric)
-        sources += found.sources
-        left_out += found.left_out
+        results = _folder(path, metric)
+        sources += results.sources
+        left_out += results.left_out
     return FoundResults(tuple(sources), tuple(left_out))
 
 
 def is_other_tools(path: Path) -> bool:
-    """Whether a path is a file, or a folder that holds results of another tool and no run of
-    ours."""
-    if path.is_dir():
-        return (
-            not is_run_folder(path)
-            and not any(path.glob("records-*.jsonl"))
-            and bool(_within(path))
-        )
-    return path.is_file()
+    """Return True if a path is a file, or a folder with results of another tool and no run."""
+    if not path.is_dir():
+        return path.is_file()
+    if is_run_folder(path) or any(path.glob("records-*.jsonl")):
+        return False
+    return bool(_result_files(path))
 
 
 def _folder(path: Path, metric: str) -> FoundResults:
-    """Results in a folder, or in its folder `results`, by name; of several logs of one task
-    the latest."""
-    sources, left_out = list[ResultsFile](), list[str]()
-    for file in _within(path):
+    """Read the results in a folder, or in its folder `results`, in the order of names.
+
+    If several logs are of one task, only the latest is read. Raises NeedlemapError if there are no
+    results.
+    """
+    sources: list[ResultsFile] = []
+    left_out: list[str] = []
+    for file in _result_files(path):
         try:
             sources.append(_source(file, metric))
         except NeedlemapError as error:
             left_out.append(str(error))
     if not sources:
-        why = f" ({left_out[0]})" if left_out else ""
+        reason = f" ({left_out[0]})" if left_out else ""
         raise NeedlemapError(
-            f"No results in folder '{path}'{why}. {_EXPECTED}; name a .csv or .txt itself."
+            f"No results in folder '{path}'{reason}. {_EXPECTED}; name a .csv or .txt itself."
         )
-    latest = {(each.tool, each.rows[0].model, each.rows[0].task): each.name for each in sources}
-    older = [
-        each.name for each in sources if each.tool in _LOGS and each.name not in latest.values()
+
+    latest_names = {
+        (source.tool, source.rows[0].model, source.rows[0].task): source.name for source in sources
+    }
+    older_names = [
+        source.name
+        for source in sources
+        if source.tool in _LOGS and source.name not in latest_names.values()
     ]
     left_out += [
-        f"{name}: a later log is of the same task; name this file to read it" for name in older
+        f"{name}: a later log is of the same task; name this file to read it"
+        for name in older_names
     ]
-    return FoundResults(tuple(each for each in sources if each.name not in older), tuple(left_out))
+    return FoundResults(
+        sources=tuple(source for source in sources if source.name not in older_names),
+        left_out=tuple(left_out),
+    )
 
 
-def _within(path: Path) -> list[Path]:
-    """The files of a folder that may be results, by name, of one tool."""
-    below = {file.relative_to(path).as_posix(): file for file in _files_below(path)}
+def _result_files(path: Path) -> list[Path]:
+    """Return the files of a folder that may be results of one tool, in the order of names."""
+    files_by_name = {file.relative_to(path).as_posix(): file for file in _files_below(path)}
     for place in _PLACES:
-        found = sorted(name for name in below if re.fullmatch(place, name, re.DOTALL))
-        if found and (place != _OUTPUT or is_nemo(_first_line(below[found[0]]))):
-            return [below[name] for name in found]
+        names = sorted(name for name in files_by_name if re.fullmatch(place, name, re.DOTALL))
+        if not names:
+            continue
+        if place == _OUTPUT and not is_nemo(_first_line(files_by_name[names[0]])):
+            continue
+        return [files_by_name[name] for name in names]
     return _listed(path) or _listed(path / "results")
 
 
 def _files_below(path: Path) -> Iterator[Path]:
-    """The regular files of a folder and of those below it, links not followed: no more than so
-    many."""
-    entries, folders = 0, [(path, 0)]
+    """Yield the regular files of a folder and of those below it, up to fixed limits.
+
+    Links to folders are not followed.
+    """
+    entry_count = 0
+    folders = [(path, 0)]
     while folders:
         folder, depth = folders.pop()
-        with suppress(OSError), os.scandir(folder) as found:
-            for entry in found:
-                entries += 1
-                if entries > _MOST_ENTRIES:
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                entry_count += 1
+                if entry_count > _MOST_ENTRIES:
                     return
                 if entry.is_file():
                     yield Path(entry.path)
@@ -199,55 +233,77 @@ def _files_below(path: Path) -> Iterator[Path]:
 
 
 def _listed(path: Path) -> list[Path]:
-    files: Iterable[Path] = path.iterdir() if path.is_dir() else ()
-    return sorted(file for file in files if file.suffix.lower() in _IN_FOLDERS and file.is_file())
+    """Return the files right in a folder whose endings are those of results."""
+    if not path.is_dir():
+        return []
+    return sorted(
+        file for file in path.iterdir() if file.suffix.lower() in _IN_FOLDERS and file.is_file()
+    )
 
 
 def _source(file: Path, metric: str) -> ResultsFile:
+    """Read a file. Raises NeedlemapError if it holds no results."""
     if not file.is_file():
         raise NeedlemapError(f"No file or folder at '{file}'.")
     name = clean_text(file.name)
     with open_regular(file) as opened:
         sha256 = file_digest(opened, "sha256").hexdigest()
-    if log := _log(file):
-        tool, (rows, notes) = log.tool, log.rows(metric)
+    log = _log(file)
+    if log is not None:
+        tool = log.tool
+        rows, notes = log.rows(metric)
     else:
         data = read_regular(file, _MOST)
-        tool, rows = _rows(data, file, name)
-        total = file.suffix.lower() == ".csv" and any(row.suite for row in rows)
-        notes = summary.summary_notes(_text(data, name), name) if total else []
+        tool, rows = _rows(data, file, name=name)
+        notes = []
+        if file.suffix.lower() == ".csv" and any(row.suite for row in rows):
+            notes = summary.summary_notes(_text(data, name), name)
     if not rows:
         raise NeedlemapError(f"{name}: no results in it.")
-    return ResultsFile(name, sha256, tool, tuple(rows), tuple(notes))
+    return ResultsFile(
+        name=name,
+        sha256=sha256,
+        tool=tool,
+        rows=tuple(rows),
+        notes=tuple(notes),
+    )
 
 
 def _log(file: Path) -> Log | None:
-    """A file with a sample for each thing that was asked; None for any other. Raises
-    NeedlemapError."""
+    """Read a file with one sample for each prompt, or return None for any other file.
+
+    Raises NeedlemapError.
+    """
+    first: Mapping[str, Any] = {}
     with open_regular(file) as opened:
         start = opened.read(len(_ZIP))
         opened.seek(0)
         if start == _ZIP:
             return read_inspect(opened, file)
-        first = _first(opened, file.name) if file.suffix.lower() == ".jsonl" else {}
+        if file.suffix.lower() == ".jsonl":
+            first = _first_object(opened, file.name)
         opened.seek(0)
         start = opened.read(_START)
-    read = next((read for holds, read in _LINES if holds(first)), None)
-    if read is not None:
-        return read(file)
-    return read_inspect_json(read_regular(file, _MOST), file) if is_inspect(start) else None
+    for is_of_tool, read_log in _LINES:
+        if is_of_tool(first):
+            return read_log(file)
+    if is_inspect(start):
+        return read_inspect_json(read_regular(file, _MOST), file)
+    return None
 
 
 def _first_line(file: Path) -> Mapping[str, Any]:
-    """The same of a file that may hold anything; nothing where it cannot be read."""
+    """Return the first object of a file that may hold anything, or {}."""
     with suppress(NeedlemapError, OSError), open_regular(file) as opened:
-        return _first(opened, file.name)
+        return _first_object(opened, file.name)
     return {}
 
 
-def _first(opened: BufferedReader, name: str) -> Mapping[str, Any]:
-    """The first line of a file of JSON lines that is not blank; nothing where it is no object.
-    Raises NeedlemapError."""
+def _first_object(opened: BufferedReader, name: str) -> Mapping[str, Any]:
+    """Return the first line of JSON lines that is not blank, or {} if it is not an object.
+
+    Raises NeedlemapError if it is not JSON.
+    """
     for number, line in enumerate(lines_of(opened), 1):
         if line.strip():
             value = parse_json(line, f"{name}, line {number}")
@@ -256,6 +312,7 @@ def _first(opened: BufferedReader, name: str) -> Mapping[str, Any]:
 
 
 def _rows(data: bytes, file: Path, name: str) -> tuple[str, list[ResultRow]]:
+    """Return the tool and the rows of a file that is not a log. Raises NeedlemapError."""
     suffix = file.suffix.lower()
     if suffix == ".jsonl":
         return needlehaystack_results.TOOL_2, needlehaystack_results.from_jsonl(data, name)
