@@ -1,4 +1,4 @@
-"""`needlemap import`: results of other tools become runs on disk."""
+"""Run `needlemap import`: write results of other tools as runs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ from needlemap.reports.labels import score_label
 from needlemap.text import tell
 
 
-def import_command(paths: Sequence[Path], out: Path, said: ImportOptions) -> int:
-    """Write a run, or a folder of runs where there are several; say what was read. Returns the
-    exit code."""
-    found = read(paths, said.metric)
-    runs = imported(found.sources, said)
+def import_command(paths: Sequence[Path], out: Path, options: ImportOptions) -> int:
+    """Write one run, or a folder of several, print what was read, and return the exit code."""
+    results = read(paths, options.metric)
+    runs = imported(results.sources, options)
     places = places_of(runs, out)
     for place in places.values():
         refuse_taken(place)
     begin_suites(runs, places)
-    tell_notes(found.notes)
+    tell_notes(results.notes)
     for run in runs:
         write(run, places[run.name])
         tell(_summary(run, places[run.name]))
@@ -38,21 +37,18 @@ def import_command(paths: Sequence[Path], out: Path, said: ImportOptions) -> int
 
 
 def _summary(run: Imported, path: Path) -> str:
-    """Where a run is, how many results it holds, and its mean, also as the other tool would
-    write it."""
-    map, named = load_run(path).map, run.about.named
-    low, high = run.scale
+    """Return lines with a run's folder, its number of results, and its mean on both scales."""
+    map = load_run(path).map
+    named = run.about.named
     mean = "-"
     if map.mean_of_means is not None:
-        mean = (
-            f"{score_label(map.mean_of_means)} ({run.native(map.mean_of_means):.4f} on {low:g}.."
-            f"{high:g})"
-        )
+        low, high = run.scale
+        native_mean = run.native(map.mean_of_means)
+        mean = f"{score_label(map.mean_of_means)} ({native_mean:.4f} on {low:g}..{high:g})"
     results = sum(cell.n for cell in map.cells)
     missing = sum(cell.missing for cell in map.cells)
     lines = [
-        f"{path}: {named.model} · {named.task} · {results} results in {len(map.cells)} "
-        f"cells, "
+        f"{path}: {named.model} · {named.task} · {results} results in {len(map.cells)} cells, "
         f"{missing} missing · overall {mean}"
     ]
     if run.moved:

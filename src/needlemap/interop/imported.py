@@ -1,9 +1,9 @@
-"""Imported runs: rows of other tools' results as records like our own.
+"""Import runs: turn rows of other tools' results into records like our own.
 
-Prompts, settings and hashes that the other tool did not write stay unknown; such a run reports
-and compares, and cannot be resumed or replayed. Nothing is asked or scored again: a row keeps
-the score that was published, on its own scale. A run is written records first, then run.json,
-so it is whole or not there.
+Prompts, settings and hashes that the other tool did not write stay unknown. Such a run can be
+reported and compared, but not resumed or replayed. No request is sent and nothing is scored again:
+a row keeps the score that was published, on its own scale. Of a run first the records are written
+and then run.json, so a run is whole or does not exist.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -42,15 +42,26 @@ from needlemap.version import SCHEMA, __version__
 
 MODE = "imported"
 UNKNOWN = "unknown"
-NO_RESULT = "no result"  # what a record's `failure` says of a row without a score
-NO_BYTE = -1  # a needle's offset, where only its depth is known
+# A record's `failure` if a row has no score.
+NO_RESULT = "no result"
+# A needle's offset if only its depth is known.
+NO_BYTE = -1
 RECORDS = "records-imported.jsonl"
+# The model, task and series that all rows of a run share.
+RunKey = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What the user says that files may not: a model's name, scale, tokenizer, the title's
-    size, and which metric of a log counts."""
+    """What the user typed because files may not hold it.
+
+    Attributes:
+        model: The name of the model.
+        scale: Lowest and highest score.
+        tokenizer: The tokenizer that lengths were counted with.
+        dataset_length: The length in a figure's title.
+        metric: Which score of a log to read.
+    """
 
     model: str = ""
     scale: Scale | None = None
@@ -61,8 +72,17 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """One run. about: its run.json. moved: rows of one cell and version that others took
-    before. suite: of which suite it is a family, under the name `family`."""
+    """One run.
+
+    Attributes:
+        name: Its folder's name.
+        about: Its run.json.
+        records: A record for each row.
+        scale: Lowest and highest score that was published.
+        moved: Rows whose repeat was changed, because an earlier row has the same cell and version.
+        suite: The suite of which it is a family, or ''.
+        family: Its name in that suite, or ''.
+    """
 
     name: str
     about: RunFile
@@ -73,94 +93,132 @@ class Imported:
     family: str = ""
 
     def native(self, mean_share: float) -> float:
-        """A mean on the scale that was published."""
+        """Return a mean on the scale that was published."""
         return native_mean(mean_share, self.scale)
 
 
-def imported(sources: Sequence[ResultsFile], said: ImportOptions) -> list[Imported]:
-    """A run for each model, and for each test where a model has several. Raises
-    NeedlemapError."""
+def imported(sources: Sequence[ResultsFile], options: ImportOptions) -> list[Imported]:
+    """Return a run for each model, or for each test of a model. Raises NeedlemapError."""
     rows = [(source, row) for source in sources for row in source.rows]
     models = {row.model for _, row in rows if row.model}
-    if said.model and len(models) > 1:
+    if options.model and len(models) > 1:
         raise NeedlemapError(
             f"--model names one model, and the files hold {', '.join(sorted(models))}."
         )
-    parts: dict[tuple[str, str, str], list[tuple[ResultsFile, ResultRow]]] = defaultdict(list)
+
+    rows_by_key: dict[RunKey, list[tuple[ResultsFile, ResultRow]]] = defaultdict(list)
     for source, row in rows:
-        parts[said.model or row.model or UNKNOWN, row.task, row.series].append((source, row))
-    names = _names(list(parts))
-    return _in_order([_run(names[key], key, part, said) for key, part in parts.items()])
+        key = (options.model or row.model or UNKNOWN, row.task, row.series)
+        rows_by_key[key].append((source, row))
+    names = _names(list(rows_by_key))
+    runs = [
+        _run(names[key], model=key[0], part=part, options=options)
+        for key, part in rows_by_key.items()
+    ]
+    return _in_order(runs)
 
 
 def _in_order(runs: Sequence[Imported]) -> list[Imported]:
-    """Runs with each model's families of a suite in its order, and its tool's others behind."""
-    known = {suite: [*load_suite(suite).families] for suite in {run.suite for run in runs} - {""}}
-    first = dict[tuple[object, str], int]()
+    """Return the runs with each model's families of a suite in the order of the suite.
 
-    def rank_of(numbered: tuple[int, Imported]) -> tuple[int, int]:
-        number, run = numbered
+    They are where the first of them was. Families that the suite does not have come last.
+    """
+    suites = {run.suite for run in runs} - {""}
+    suite_families = {suite: list(load_suite(suite).families) for suite in suites}
+    first_indexes: dict[tuple[object, str], int] = {}
+
+    def rank_of(indexed_run: tuple[int, Imported]) -> tuple[int, int]:
+        index, run = indexed_run
         if not run.suite:
-            return number, 0
-        families = known[run.suite]
-        behind = families.index(run.family) if run.family in families else len(families)
-        return first.setdefault((run.about.named.model, run.suite), number), behind
+            return index, 0
+        first_index = first_indexes.setdefault((run.about.named.model, run.suite), index)
+        families = suite_families[run.suite]
+        if run.family not in families:
+            return first_index, len(families)
+        return first_index, families.index(run.family)
 
     return [run for _, run in sorted(enumerate(runs), key=rank_of)]
 
 
-def _names(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
-    """Folder names: the model; where it has several tests, the test too. No two are the
-    same."""
+def _names(keys: Sequence[RunKey]) -> dict[RunKey, str]:
+    """Return folder names, no two the same: the model, and the test if a model has several."""
+    runs_by_model = Counter(model for model, _, _ in keys)
     texts = []
     for key in keys:
-        several = sum(other[0] == key[0] for other in keys) > 1
-        words = dict.fromkeys(word for part in key for word in part.split())
-        texts.append((" ".join(words) if several else key[0]).strip(" .-") or UNKNOWN)
+        text = key[0]
+        if runs_by_model[text] > 1:
+            # Each word once, for example of a task that is also in the series.
+            words = dict.fromkeys(word for part in key for word in part.split())
+            text = " ".join(words)
+        texts.append(text.strip(" .-") or UNKNOWN)
     return dict(zip(keys, folder_names(texts), strict=True))
 
 
 def _run(
     name: str,
-    key: tuple[str, str, str],
+    *,
+    model: str,
     part: list[tuple[ResultsFile, ResultRow]],
-    said: ImportOptions,
+    options: ImportOptions,
 ) -> Imported:
+    """Return the run of some rows. part: each row with its file."""
     rows = [row for _, row in part]
-    scale = scale_of(rows, said.scale)
-    numbered, moved = _numbered(rows)
+    scale = scale_of(rows, options.scale)
+    numbered_rows, moved = _numbered(rows)
     sources = dict.fromkeys((source.tool, source.name, source.sha256) for source, _ in part)
-    scorer = _one((row.scorer for row in rows), SCORERS.get(scale, MODE))
-    shared = _Shared(key[0], scale, scorer, tuple(sha256 for _, _, sha256 in sources))
-    records = tuple(shared.record(row, repeat) for row, repeat in numbered)
-    about, suite = _about(shared, rows, records, list(sources), said), rows[0].suite
-    return Imported(name, about, records, scale, moved, suite, rows[0].task if suite else "")
+    shared = _Shared(
+        model=model,
+        scale=scale,
+        scorer=_single((row.scorer for row in rows), SCORERS.get(scale, MODE)),
+        files=tuple(sha256 for _, _, sha256 in sources),
+    )
+    records = tuple(shared.record(row, repeat) for row, repeat in numbered_rows)
+    suite = rows[0].suite
+    return Imported(
+        name=name,
+        about=_about(shared, rows, records=records, sources=list(sources), options=options),
+        records=records,
+        scale=scale,
+        moved=moved,
+        suite=suite,
+        family=rows[0].task if suite else "",
+    )
 
 
 def _numbered(rows: Iterable[ResultRow]) -> tuple[list[tuple[ResultRow, int]], int]:
-    """Each row with its repeat from 0: its version, or the next free one of its cell; how many
-    moved."""
-    taken: dict[tuple[int, float], set[int]] = defaultdict(set)
-    numbered, moved = list[tuple[ResultRow, int]](), 0
+    """Return each row with its repeat from 0, and how many rows were moved to another repeat.
+
+    The repeat is the row's version, or the next one that is free in its cell.
+    """
+    repeats_by_cell: dict[tuple[int, float], set[int]] = defaultdict(set)
+    numbered_rows: list[tuple[ResultRow, int]] = []
+    moved = 0
     for row in rows:
-        if (
-            row.repeat is not None
-        ):  # a sample of a log: its versions are the same prompt asked again
-            numbered.append((row, row.repeat))
+        # Versions of a log's sample are the same prompt sent again, so they share a repeat.
+        if row.repeat is not None:
+            numbered_rows.append((row, row.repeat))
             continue
-        used = taken[row.length, row.depth_percent]
+        cell_repeats = repeats_by_cell[row.length, row.depth_percent]
         repeat = row.version - 1
-        moved += repeat in used
-        while repeat in used:
+        if repeat in cell_repeats:
+            moved += 1
+        while repeat in cell_repeats:
             repeat += 1
-        used.add(repeat)
-        numbered.append((row, repeat))
-    return numbered, moved
+        cell_repeats.add(repeat)
+        numbered_rows.append((row, repeat))
+    return numbered_rows, moved
 
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What all records of a run have. files: hashes of what it was read from."""
+    """What all records of a run share.
+
+    Attributes:
+        model: The model's name.
+        scale: Lowest and highest score.
+        scorer: The scorer's name.
+        files: Hashes of the files that the run was read from.
+    """
 
     model: str
     scale: Scale
@@ -169,16 +227,15 @@ class _Shared:
 
     def record(self, row: ResultRow, repeat: int) -> Record:
         identity = [MODE, self.model, row.task, row.series, row.length, row.depth_percent, repeat]
-        if row.asked:  # a model's name does not say that two logs are of the same experiment
+        # Two logs of one model can be of different experiments.
+        if row.asked:
             identity += [row.version, row.asked, *self.files]
         depth = row.depth_percent / 100
-        realised = None if row.realised is None else row.realised / 100
+        needles: tuple[NeedleRecord, ...] = ()
+        if row.realised is not None:
+            needle = NeedleRecord(meant=depth, realised=row.realised / 100, byte=NO_BYTE)
+            needles = (needle,)
         prompt = PromptRecord(sha256=row.asked, tokens=row.prompt_tokens or 0, haystack_tokens=0)
-        needles = (
-            ()
-            if realised is None
-            else (NeedleRecord(meant=depth, realised=realised, byte=NO_BYTE),)
-        )
         return Record(
             schema=SCHEMA,
             key=_hash([*identity, row.needle, row.question, self.scorer]),
@@ -213,12 +270,15 @@ class _Shared:
 def _about(
     shared: _Shared,
     rows: Sequence[ResultRow],
+    *,
     records: Sequence[Record],
     sources: Sequence[tuple[str, str, str]],
-    said: ImportOptions,
+    options: ImportOptions,
 ) -> RunFile:
-    """run.json. settings: only what is known; everything else was not written down by the
-    other tool."""
+    """Return run.json. Its settings are only those that the other tool wrote.
+
+    sources: tool, name and hash of each file.
+    """
     cells: dict[tuple[int, float], set[int]] = defaultdict(set)
     for record in records:
         cells[record.length_tokens, record.depth].add(record.repeat)
@@ -227,11 +287,11 @@ def _about(
         "task": rows[0].task,
         "mode": MODE,
         "scorer": shared.scorer,
-        "needle": _one((row.needle for row in rows), ""),
-        "question": _one((row.question for row in rows), ""),
+        "needle": _single((row.needle for row in rows), ""),
+        "question": _single((row.question for row in rows), ""),
     }
     files = [ImportedFile(tool=tool, name=name, sha256=sha256) for tool, name, sha256 in sources]
-    made = RunFile(
+    about = RunFile(
         schema=SCHEMA,
         kind="suite" if rows[0].suite else "run",
         depthless=bool(rows[0].suite),
@@ -240,7 +300,8 @@ def _about(
         imported=ImportedFrom(files=files, scale=list(shared.scale), series=rows[0].series),
         settings={name: value for name, value in settings.items() if value},
         tokenizer=RunTokenizer(
-            name=said.tokenizer or _one((row.tokenizer for row in rows), UNKNOWN), fingerprint=""
+            name=options.tokenizer or _single((row.tokenizer for row in rows), UNKNOWN),
+            fingerprint="",
         ),
         scorer=RuledScorer(name=shared.scorer, options={}),
         haystacks=[],
@@ -248,16 +309,18 @@ def _about(
             (length, depth, sorted(repeats)) for (length, depth), repeats in sorted(cells.items())
         ],
     )
-    if not said.dataset_length:
-        return made
-    title = context_title(shared.model, said.dataset_length)
-    return made.model_copy(update={"title": title})
+    if not options.dataset_length:
+        return about
+    title = context_title(shared.model, options.dataset_length)
+    return about.model_copy(update={"title": title})
 
 
-def _one(values: Iterable[str], otherwise: str) -> str:
-    """The one value that all rows have; `otherwise` where there is none, or several."""
-    found = set(values)
-    return (found.pop() or otherwise) if len(found) == 1 else otherwise
+def _single(values: Iterable[str], default: str) -> str:
+    """Return the value that all rows have, or `default` if it is empty or they have several."""
+    distinct = set(values)
+    if len(distinct) != 1:
+        return default
+    return distinct.pop() or default
 
 
 def _hash(value: Any) -> str:
@@ -273,57 +336,67 @@ class OtherTools(ResultsReader):
 
     def load(self, path: Path, metric: str = "") -> list[Loaded]:
         """Return the runs there. Notes on the files are with the first run."""
-        found = read([path], metric)
-        runs = imported(found.sources, ImportOptions(metric=metric))
-        places = [str(path) if len(runs) == 1 else str(path / run.name) for run in runs]
+        results = read([path], metric)
+        runs = imported(results.sources, ImportOptions(metric=metric))
+        notes = tuple(results.notes)
         return [
             Loaded(
-                place,
+                str(path) if len(runs) == 1 else str(path / run.name),
                 run.about,
-                run.records,
-                tuple(found.notes) if run is runs[0] else (),
+                records=run.records,
+                notes=notes if index == 0 else (),
                 suite=run.suite,
             )
-            for place, run in zip(places, runs, strict=True)
+            for index, run in enumerate(runs)
         ]
 
 
 def refuse_taken(path: Path) -> None:
-    """Raises NeedlemapError when a run is there: an import never adds to one."""
+    """Raise NeedlemapError if a folder holds a run, because an import never adds to one."""
     if RunFolder(path).exists or any(path.glob("records-*.jsonl")):
         raise NeedlemapError(f"'{path}' holds a run already. Give another folder with -o.")
 
 
 def places_of(runs: Sequence[Imported], out: Path) -> dict[str, Path]:
-    """Where each run goes, by its name: into the folder, or where there are several into
-    folders of their own; families of a suite into their model's, or where there is one model
-    into the folder."""
+    """Return each run's folder, by the run's name.
+
+    A single run goes into `out`, and each of several runs into a folder of its own in it. A family
+    of a suite goes into a folder in that of its model, which is `out` if there is one model.
+    """
     models = list(dict.fromkeys(str(run.about.named.model) for run in runs))
-    folders = dict(zip(models, folder_names(models), strict=True))
-    found = {}
+    model_folders = dict(zip(models, folder_names(models), strict=True))
+    places = {}
     for run in runs:
-        if run.suite:
-            model = folders[str(run.about.named.model)] if len(models) > 1 else ""
-            found[run.name] = out / model / run.family
+        if run.suite and len(models) > 1:
+            places[run.name] = out / model_folders[str(run.about.named.model)] / run.family
+        elif run.suite:
+            places[run.name] = out / run.family
+        elif len(runs) > 1:
+            places[run.name] = out / run.name
         else:
-            found[run.name] = out if len(runs) == 1 else out / run.name
-    return found
+            places[run.name] = out
+    return places
 
 
 def begin_suites(runs: Sequence[Imported], places: Mapping[str, Path]) -> None:
-    """Write suite.json for the families that were imported, with those of the suite's scores
-    whose families are all there. Raises NeedlemapError for a folder that holds others."""
-    families: dict[tuple[Path, str], list[str]] = defaultdict(list)
+    """Write suite.json for the families that were imported.
+
+    It has those of the suite's scores whose families are all there. Raises NeedlemapError if a
+    folder holds other families.
+    """
+    families_by_suite: dict[tuple[Path, str], list[str]] = defaultdict(list)
     for run in runs:
         if run.suite:
-            families[places[run.name].parent, run.suite].append(run.family)
-    for (path, suite), found in families.items():
-        begin_families(path, suite, tuple(found), scores_among(suite, found))
+            families_by_suite[places[run.name].parent, run.suite].append(run.family)
+    for (path, suite), families in families_by_suite.items():
+        begin_families(path, suite, tuple(families), scores_among(suite, families))
 
 
 def write(run: Imported, path: Path) -> None:
-    """The run's folder. Raises NeedlemapError when it is taken, OSError when it cannot be
-    written."""
+    """Write a run's folder.
+
+    Raises NeedlemapError if it holds a run, and OSError if it cannot be written.
+    """
     refuse_taken(path)
     with closing(Writer(RunFolder(path))) as writer:
         with open_inside(path / RECORDS, "xb") as file:
