@@ -1,4 +1,4 @@
-"""The command and the flags of this wing: parse, call. What they do is elsewhere."""
+"""Define the command of this wing: parse its flags, and call what does the work."""
 
 from __future__ import annotations
 
@@ -46,9 +46,14 @@ def _import(
     from needlemap.interop.imported import ImportOptions
     from needlemap.interop.result_row import parsed_scale
 
-    share = parsed_scale(scale) if scale else None
-    options = ImportOptions(model, share, tokenizer, dataset_length, metric)
-    return import_command(files, out, options)
+    options = ImportOptions(
+        model=model,
+        scale=parsed_scale(scale) if scale else None,
+        tokenizer=tokenizer,
+        dataset_length=dataset_length,
+        metric=metric,
+    )
+    return import_command(files, out, options=options)
 
 
 import_ = Command(_import, group=MAP)

@@ -1,4 +1,4 @@
-"""What this wing adds to `report`: trackers, and a figure's title as OpenCompass has it."""
+"""Define what this wing adds to `report`: trackers, and a figure's title as in OpenCompass."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DatasetLength = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class TrackerFlags(MoreReportFlags):
-    """Of `report`: where runs are logged."""
+    """The flags of `report` that set where runs are logged."""
 
     log: list[str] | None = flag(
         None, "Log to wandb:PROJECT or tensorboard:FOLDER (repeatable).", metavar="WHERE"
@@ -41,26 +41,30 @@ class TrackerFlags(MoreReportFlags):
     step: int = rare(0, "With --log: training step of the model.")
 
     def __post_init__(self) -> None:
-        """Raises SettingsError for a tracker that is not known."""
+        """Raise SettingsError for an unknown tracker."""
         if self.log:
             self._trackers()
 
     @property
     def elsewhere(self) -> str:
-        """The flag that sends runs elsewhere."""
+        """Return the flag that sends runs to a tracker, or '' if it is not set."""
         return "--log" if self.log else ""
 
     def send(self, runs: Sequence[Loaded], typed: ReportFlags, rules: tuple[str, ...]) -> list[str]:
-        """Log the runs. Returns lines about where they are."""
+        """Log the runs, and return lines about where they are."""
         from needlemap.interop.trackers import log_runs
 
-        return [
-            line
-            for tracker in self._trackers()
-            for line in log_runs(
-                runs, tracker, self.step, title=typed.title, palette=typed.palette, rules=rules
+        lines: list[str] = []
+        for tracker in self._trackers():
+            lines += log_runs(
+                runs,
+                tracker,
+                step=self.step,
+                title=typed.title,
+                palette=typed.palette,
+                rules=rules,
             )
-        ]
+        return lines
 
     def _trackers(self) -> list[Tracker]:
         from needlemap.interop.trackers import parse_tracker
@@ -70,7 +74,7 @@ class TrackerFlags(MoreReportFlags):
 
 @dataclass(frozen=True, slots=True)
 class TitleFlags(MoreReportFlags):
-    """Of `report`: the title that OpenCompass's plotting script gives."""
+    """The flag of `report` for the title of OpenCompass's plotting script."""
 
     dataset_length: DatasetLength = ""
 

@@ -1,7 +1,7 @@
-"""The formulas of the two older tools, each once: drop-in classes and presets use the same.
+"""Compute positions of needles as the two older tools do, for drop-in classes and presets.
 
-docs/from-opencompass.md shows what each of them does to a map. Grids are `needlemap.grid`'s, edit
-distances `needlemap.scorers.edit`'s.
+docs/from-opencompass.md shows what each formula does to a map. Grids are in `needlemap.grid`, edit
+distances in `needlemap.scorers.edit`.
 """
 
 from __future__ import annotations

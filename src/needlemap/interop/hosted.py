@@ -1,10 +1,9 @@
-"""A family in another harness (Inspect, lm-evaluation-harness): its prompts, the right
-answers, and our scores.
+"""Run a family in another harness (Inspect, lm-evaluation-harness), with our scores.
 
-The harness asks and keeps; a sample is a recipe, and its prompt is built again when it is
-asked: the bytes that `needlemap prompts` writes for the same settings. Lengths count the
-tokens of TOKENIZER unless the settings name another, or the address of the server: a harness
-does not say whose model it asks.
+The harness sends the requests and keeps the answers. A sample is a recipe: its prompt is built
+again when it is sent, with the bytes that `needlemap prompts` writes for the same settings. Lengths
+count the tokens of TOKENIZER unless the settings name another one, or the address of the server,
+because a harness does not report whose model it uses.
 
 `python -m needlemap.interop.hosted FOLDER` writes a task file for each family, by which
 lm-evaluation-harness finds it (`--include_path`), and prints the folder.
@@ -39,17 +38,29 @@ from needlemap.trials.build import prepare
 from needlemap.version import __version__
 
 TOKENIZER = "o200k_base"
-PRESET = "preset"  # the family whose settings are those of a preset: -T name=latent-hard
-PREFIX = "needlemap_"  # of the families' names in lm-evaluation-harness
+# The family whose settings are those of a preset: -T name=latent-hard
+PRESET = "preset"
+# Names of families in lm-evaluation-harness start with this.
+PREFIX = "needlemap_"
 _TASK_FILE = "task: {}\nclass: !function needlemap.interop.lm_eval_tasks.Family\n"
-_TAG = "tag: needlemap\n"  # of all that need no more than their names
-_NEEDED = ("multi", "published")  # tasks that say nothing without texts of the user's
-_TEXT = {"api": "completions"}  # what makes a prompt one plain text
+# The tag of all families that run without settings.
+_TAG = "tag: needlemap\n"
+# These tasks need texts of the user's.
+_NEEDED = ("multi", "published")
+# Model options that make a prompt one plain text.
+_TEXT = {"api": "completions"}
 
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """trials: by the id of a sample. given: what the user set, as it was typed."""
+    """A family whose prompts another harness sends.
+
+    Attributes:
+        given: The settings as the user typed them.
+        settings: All settings.
+        trials: Trials by the id of their sample.
+        scorer: Scores the answers.
+    """
 
     given: Mapping[str, Any]
     settings: Settings
@@ -57,8 +68,7 @@ class Hosted:
     scorer: Any
 
     def recipe(self, id: str) -> dict[str, Any]:
-        """What a log keeps of a sample, instead of its prompt: what builds it again, and its
-        hash."""
+        """Return what a log keeps of a sample: the recipe of its prompt, and the prompt's hash."""
         trial = self.trials[id]
         return {
             "needlemap": __version__,
@@ -72,80 +82,98 @@ class Hosted:
         }
 
     def messages(self, id: str) -> list[tuple[str, str]]:
-        """Roles and texts of a sample's prompt."""
+        """Return roles and texts of a sample's prompt."""
         return [(message.role, message.content) for message in self.trials[id].prompt.messages]
 
     def shown(self, id: str) -> str:
-        """What a log shows as a sample's input: its place and its question."""
+        """Return what a log shows as a sample's input: its cell, repeat and question."""
         trial = self.trials[id]
         place = f"{trial.cell.length_tokens} tokens, depth {percent(trial.cell.depth):g} %"
         return f"[{place}, repeat {trial.repeat}] {trial.item.question}"
 
-    async def score(self, id: str, said: str) -> Score:
-        """Our score of what a model said to a sample's prompt."""
+    async def score(self, id: str, response: str) -> Score:
+        """Return our score of a model's response to a sample's prompt."""
         trial = self.trials[id]
-        answer = whole_answer(trial.prompt.answer_prefix, up_to_stop(said, trial.prompt.stops))
+        ended_response = up_to_stop(response, trial.prompt.stops)
+        answer = whole_answer(trial.prompt.answer_prefix, ended_response)
         score: Score = await self.scorer.score(bounded(answer), trial.item.reference)
         return score
 
 
 def hosted_tasks() -> list[str]:
-    """The families' names: tasks that need no texts of one's own, and PRESET."""
-    return [*(name for name in sorted(installed("tasks")) if name not in _NEEDED), PRESET]
+    """Return the names of all families: tasks that need no texts of the user's, and PRESET."""
+    tasks = [name for name in sorted(installed("tasks")) if name not in _NEEDED]
+    return [*tasks, PRESET]
 
 
 def hosted(family: str, given: Mapping[str, Any], *, chat: bool = True) -> Hosted:
-    """A family by its name, with any setting of a run. chat: messages, or one plain text. The
-    same again is not built twice. Raises NeedlemapError for whatever the user can mend."""
-    return _hosted(family, json.dumps(dict(given), sort_keys=True), chat)
+    """Return a family by its name. Settings that were used before are not built again.
+
+    given: any settings of a run. chat: True for messages, False for one plain text. Raises
+    NeedlemapError for anything that the user can correct.
+    """
+    return _hosted(family, json.dumps(dict(given), sort_keys=True), chat=chat)
 
 
 @lru_cache(8)
 def _hosted(family: str, given: str, chat: bool) -> Hosted:
+    """Return a family. given: its settings as JSON, so that they can be a key of the cache."""
     flags = {name: _typed(value) for name, value in json.loads(given).items()}
     preset = flags.pop("name", None) if family == PRESET else None
     if family == PRESET and not preset:
         raise SettingsError(
             "Family 'preset' takes the settings of one: name=latent-hard, for instance."
         )
-    named = {} if preset else {"task": family}
-    options = {} if chat else {"model_options": _TEXT}
+
+    settings: dict[str, Any] = {}
+    if not chat:
+        settings["model_options"] = _TEXT
+    if not preset:
+        settings["task"] = family
     if "base_url" in flags:
-        asked = flags | listed_model(None, flags)  # lengths are the tokens of the served model
+        # Lengths count the tokens of the served model.
+        settings |= flags | listed_model(None, flags)
     else:
-        usual = {"model": served("hosted"), "tokenizer": TOKENIZER}
-        asked = {name: value for name, value in usual.items() if value_of(flags, name) is None}
-        asked |= flags
-    chosen = choose(preset, {**options, **named, **asked})
+        for name, value in (("model", served("hosted")), ("tokenizer", TOKENIZER)):
+            if value_of(flags, name) is None:
+                settings[name] = value
+        settings |= flags
+    chosen = choose(preset, settings)
     experiment = prepare(chosen.first, asked=False)
     if experiment.scorer.asks or experiment.scorer.passes:
         raise SettingsError(
             f"Scorer '{experiment.scorer.name}' asks a model, which another harness does not lend "
-            f"it. Give "
-            f"scorer=substring, or run it by needlemap run."
+            f"it. Give scorer=substring, or run it by needlemap run."
         )
-    trials = {_id(trial): trial for trial in experiment.trials}
-    return Hosted(json.loads(given), chosen.first, trials, experiment.scorer)
+    return Hosted(
+        given=json.loads(given),
+        settings=chosen.first,
+        trials={_id(trial): trial for trial in experiment.trials},
+        scorer=experiment.scorer,
+    )
 
 
 def _typed(value: Any) -> Any:
-    """A setting as it is typed: harnesses split lists at their commas."""
+    """Return a setting as it was typed: harnesses split lists at their commas."""
     return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _id(trial: Trial) -> str:
-    """A sample's id: length, depth in percent, repeat.
+    """Return a sample's id: length, depth in percent, repeat.
 
-    Trials of one place (`ask_twice`) are told apart.
+    Of two trials of one cell and repeat (`ask_twice`) the second ends in '-again'.
     """
     place = f"{trial.cell.length_tokens}-{percent(trial.cell.depth):g}-{trial.repeat}"
     return f"{place}-again" if trial.second else place
 
 
 def write_task_files(folder: Path) -> Path:
-    """The folder, with a task file a family in it. Raises NeedlemapError."""
+    """Write a task file for each family, and return the folder. Raises NeedlemapError."""
     for name in hosted_tasks():
-        text = _TASK_FILE.format(PREFIX + name) + _TAG * (name != PRESET)
+        text = _TASK_FILE.format(PREFIX + name)
+        # The family of a preset does not run without the preset's name.
+        if name != PRESET:
+            text += _TAG
         write_report(folder / f"{PREFIX}{name}.yaml", text.encode())
     return folder
 

@@ -1,8 +1,7 @@
-"""Where the older tools put needles, for the presets that follow them: tokens of parts are
-added up.
+"""Place needles where the older tools do, for the presets that follow them.
 
-`token`: cuts fall anywhere (OpenCompass). `period`: behind a bare '.' (needlehaystack).
-docs/from-opencompass.md.
+`token` cuts the haystack anywhere (OpenCompass), `period` behind a bare '.' (needlehaystack). The
+length of a prompt is the sum of the tokens of its parts. See docs/from-opencompass.md.
 """
 
 from __future__ import annotations
@@ -22,8 +21,11 @@ if TYPE_CHECKING:
 
 
 class TokenBuilder(PromptBuilder):
-    """Builds prompts as OpenCompass does. chained: its first formula of positions, with its
-    increment as a share. options: as `PromptBuilder` has them."""
+    """Build prompts as OpenCompass does.
+
+    chained: the increment, as a share, of OpenCompass's first formula of positions, or None to
+    place each needle by its own depth. options: those of `PromptBuilder`.
+    """
 
     def __init__(
         self,
@@ -38,40 +40,46 @@ class TokenBuilder(PromptBuilder):
         self._chained = chained
 
     def haystack_tokens(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> int:
-        """What the other parts leave, or all of a haystack that ends before."""
-        left = super().haystack_tokens(frame, needles, length_tokens)
-        return min(left, len(self.haystack.text))
+        """Return the tokens that the other parts leave, or all of a shorter haystack."""
+        room = super().haystack_tokens(frame, needles, length_tokens)
+        return min(room, len(self.haystack.text))
 
     def _fitted(self, wanted: Wanted) -> Prompt | None:
-        """The haystack gets the tokens that the other parts leave."""
+        """Return a prompt whose haystack has the tokens that the other parts leave.
+
+        Return None if they leave none.
+        """
         if wanted.guess < 1:
             return None
         positions = around(self._positions(wanted.needles, wanted.guess), wanted.chosen)
         prompt = self._prompt(wanted, positions, wanted.guess)
-        left = wanted.room - self._fixed(wanted.frame, wanted.needles)
-        return replace(prompt, off_by=wanted.guess - left)
+        room = wanted.room - self._fixed(wanted.frame, wanted.needles)
+        return replace(prompt, off_by=wanted.guess - room)
 
     def _positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
-        """Where needles go by depth, among the haystack's first `stop` tokens."""
+        """Return where needles go by depth, among the haystack's first `stop` tokens."""
         if self._chained is not None:
-            sizes = [len(self._span(needle.text)) for needle in needles]
-            return chained_positions(needles[0].depth, sizes, stop, self._chained)
+            needle_tokens = [len(self._span(needle.text)) for needle in needles]
+            return chained_positions(
+                needles[0].depth, needle_tokens, haystack_tokens=stop, step=self._chained
+            )
         return [int(stop * needle.depth) for needle in needles]
 
 
 class PeriodBuilder(TokenBuilder):
-    """Builds prompts as needlehaystack does. options: as `PromptBuilder` has them."""
+    """Build prompts as needlehaystack does. options: those of `TokenBuilder`."""
 
     def __init__(self, haystack: Haystack, tokenizer: Tokenizer, **options: Any) -> None:
         super().__init__(haystack, tokenizer, **options)
         self._stops = full_stops(tokenizer)
 
     def _positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
-        """Where needles go by depth: behind the nearest bare '.' before."""
-        points = super()._positions(needles, stop)
+        """Return where needles go: behind the last bare '.' before their depth, or at the end."""
+        positions = super()._positions(needles, stop)
         if self._chained is not None:
-            return points
+            return positions
         ids = self.haystack.text.ids
         return [
-            behind_full_stop(ids, point, self._stops) if point < stop else stop for point in points
+            behind_full_stop(ids, position, stops=self._stops) if position < stop else stop
+            for position in positions
         ]
