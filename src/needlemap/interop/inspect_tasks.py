@@ -1,8 +1,8 @@
-"""Our families as tasks of Inspect: `inspect eval needlemap/multikey -T lengths=32k,128k`.
+"""Offer our families as tasks of Inspect: `inspect eval needlemap/multikey -T lengths=32k,128k`.
 
-A log holds a sample's recipe and answer and no context: the prompt is built in the solver, and
-the event of the model's call is logged without its input. Nothing but Inspect imports this
-module (entry point group `inspect_ai`); it needs the packages of the extra `inspect`.
+A log holds a sample's recipe and answer, but not its context: the prompt is built in the solver,
+and the event of the model's call is logged without its input. Only Inspect imports this module
+(entry point group `inspect_ai`). It needs the packages of the extra `inspect`.
 """
 
 from __future__ import annotations
@@ -34,55 +34,62 @@ from needlemap.interop.hosted import hosted, hosted_tasks
 from needlemap.interop.logs import OURS
 from needlemap.stats.intervals import FEWEST
 
-HAYSTACK = "haystack"  # what samples share, so that their scores are no independent ones
+# Samples with the same value share a haystack, so their scores are not independent.
+HAYSTACK = "haystack"
 _ROLES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
-_THEIRS = ("model",)  # what Inspect passes to every task beside what was typed
+# Inspect passes these to every task in addition to what was typed.
+_THEIRS = ("model",)
 
 
 async def _unlogged(messages: list[ChatMessage]) -> ModelOutput:
-    """The model's output. Its events go to the log without what was sent."""
-    own = Transcript()
-    token = _transcript.set(own)
+    """Return the model's output. Its events go to the log without the messages."""
+    temporary = Transcript()
+    token = _transcript.set(temporary)
     try:
         return await get_model().generate(messages)
     finally:
         _transcript.reset(token)
-        for event in own.events:
+        for event in temporary.events:
             if isinstance(event, ModelEvent):
                 transcript()._event(event.model_copy(update={"input": [], "call": None}))
 
 
 class NeedleSolver:
-    """The solver: builds the prompt and asks it. given: the settings, as in `hosted`."""
+    """The solver: it builds the prompt and sends it. given: the settings, as in `hosted`."""
 
     def __init__(self, family: str, given: Mapping[str, Any]) -> None:
         self._family = hosted(family, given)
 
     async def __call__(self, state: TaskState, generate: Generate) -> TaskState:
-        """The state with the answer, and without the prompt."""
-        messages = [_message(*row) for row in self._family.messages(str(state.sample_id))]
+        """Return the state with the answer, but without the prompt."""
+        messages = [
+            _message(role, text) for role, text in self._family.messages(str(state.sample_id))
+        ]
         state.output = await _unlogged(messages)
         state.messages.append(state.output.message)
         return state
 
 
 class NeedleScorer:
-    """The scorer: our score of an answer."""
+    """The scorer: it scores an answer as needlemap does. given: the settings, as in `hosted`."""
 
     def __init__(self, family: str, given: Mapping[str, Any]) -> None:
         self._family = hosted(family, given)
 
     async def __call__(self, state: TaskState, target: Target) -> Score:
-        """A share in [0, 1], and what decided it."""
-        said = state.output.completion
-        found = await self._family.score(str(state.sample_id), said)
-        why = json.dumps(dict(found.why), ensure_ascii=False, default=str)
-        about = {
-            "scorer": self._family.scorer.name,
-            "native": found.native,
-            "unreadable": found.unreadable,
-        }
-        return Score(value=found.share, answer=said, explanation=why, metadata=about)
+        """Return a share in [0, 1], and what decided it."""
+        response = state.output.completion
+        scored = await self._family.score(str(state.sample_id), response)
+        return Score(
+            value=scored.share,
+            answer=response,
+            explanation=json.dumps(dict(scored.why), ensure_ascii=False, default=str),
+            metadata={
+                "scorer": self._family.scorer.name,
+                "native": scored.native,
+                "unreadable": scored.unreadable,
+            },
+        )
 
 
 ask = solver(name="ask")(NeedleSolver)
@@ -90,20 +97,23 @@ score = scorer(metrics=[mean()], name="score")(NeedleScorer)
 
 
 class InspectFamily:
-    """What makes the task of one family."""
+    """A function that returns the task of one family."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.__name__ = name
 
     def __call__(self, **given: Any) -> Task:
-        """The task. given: any setting of a run. Raises PrerequisiteError for whatever the
-        user can mend."""
+        """Return the task. given: any settings of a run.
+
+        Raises PrerequisiteError for anything that the user can correct.
+        """
         typed = {name: value for name, value in given.items() if name not in _THEIRS}
         try:
             family = hosted(self._name, typed)
         except NeedlemapError as error:
-            raise PrerequisiteError(str(error)) from None  # which Inspect shows in words
+            # Inspect shows such an error as a message, without a traceback.
+            raise PrerequisiteError(str(error)) from None
         samples = [
             Sample(
                 id=id,
@@ -114,14 +124,15 @@ class InspectFamily:
             for id, trial in family.trials.items()
         ]
         settings = family.settings
-        errors = (
-            [stderr(cluster=HAYSTACK)] if settings.repeats >= FEWEST else []
-        )  # of one haystack it is 0
+        metrics = [mean()]
+        # needlemap shows no interval from fewer haystacks; from one the error would be 0.
+        if settings.repeats >= FEWEST:
+            metrics.append(stderr(cluster=HAYSTACK))
         return Task(
             dataset=MemoryDataset(samples, name=f"needlemap {self._name}"),
             solver=ask(self._name, typed),
             scorer=score(self._name, typed),
-            metrics=[mean(), *errors],
+            metrics=metrics,
             config=GenerateConfig(
                 max_tokens=settings.most_tokens, temperature=settings.temperature
             ),

@@ -36,9 +36,12 @@ INSPECT, HARNESS = "Inspect", "lm-evaluation-harness"
 # The field of a sample's metadata, or of a document, that says which trial it is.
 OURS = "needlemap"
 _SAMPLE = re.compile(r"samples/.+\.json", re.DOTALL)
-# Of all samples of a log, unpacked, and of their answers: bytes, or times what the file has.
-_MOST_WHOLE, _TIMES_WHOLE = 256 << 20, 40
-_MOST_KEPT, _TIMES_KEPT = 64 << 20, 4
+# Limits of all samples of a log, unpacked, and of their answers. The larger of the two holds: a
+# number of bytes, or a multiple of the file's size.
+_MOST_WHOLE = 256 << 20
+_TIMES_WHOLE = 40
+_MOST_KEPT = 64 << 20
+_TIMES_KEPT = 4
 # Bytes: zipfile unpacks all that is wanted at once, and zstd packs a gigabyte into this.
 _PIECE = 4096
 # Characters of an input that are kept.
@@ -68,7 +71,8 @@ class Log:
 
     Attributes:
         tool: The tool that wrote it.
-        model, task: As it names them.
+        model: The model, as the tool names it.
+        task: The task, as the tool names it.
         samples: Rows without the score that counts.
         notes: What a reader should know about it.
         lower: Metrics of which less is better.
@@ -93,7 +97,8 @@ class Log:
         # A length is the harness's name for the rule's score there.
         if names == [BY_LENGTH] and _LENGTH.fullmatch(metric):
             samples = [sample for sample in samples if sample.length == int(metric)] or samples
-            metric = BY_LENGTH if len(samples) < len(self.samples) else metric
+            if len(samples) < len(self.samples):
+                metric = BY_LENGTH
         if not names and any(not sample.error for sample in self.samples):
             raise NeedlemapError(f"{self.task}: no sample has a score that is a number.")
         if metric and metric not in names:
@@ -131,8 +136,8 @@ def _sample(place: str, id: int | str, ours: Any, **fields: Any) -> ResultRow:
     return ResultRow(
         place,
         trial.get("length_tokens", 0),
-        100 * trial.get("depth", 0.0),
-        None,
+        depth_percent=100 * trial.get("depth", 0.0),
+        native=None,
         scale=UNIT,
         repeat=trial.get("repeat", _number(id)),
         **fields,
@@ -144,7 +149,9 @@ def _own_trial(fields: Mapping[str, Any]) -> dict[str, Any]:
 
     {} if any of them is out of bounds.
     """
-    length, depth, repeat = fields.get("length_tokens"), fields.get("depth"), fields.get("repeat")
+    length = fields.get("length_tokens")
+    depth = fields.get("depth")
+    repeat = fields.get("repeat")
     has_length = isinstance(length, int) and 0 < length <= MOST_TOKENS
     has_depth = isinstance(depth, int | float) and 0 <= depth <= 1
     has_repeat = isinstance(repeat, int) and 0 <= repeat < MOST_WHOLE
@@ -188,7 +195,8 @@ def samples_in(
     A last line that was not written to its end is left out. read: returns the samples of a line.
     Raises NeedlemapError.
     """
-    rows, notes = list[ResultRow](), list[str]()
+    rows: list[ResultRow] = []
+    notes: list[str] = []
     answer_characters = 0
     name = text_of(file.name)
     with open_regular(file) as opened:
@@ -217,12 +225,14 @@ def read_harness(file: Path) -> Log:
     samples = _joined(rows)
     task, _, date = file.stem.removeprefix("samples_").rpartition("_")
     results = _results_beside(file.with_name(f"results_{date}.json"))
-    name, suite = task or file.stem, ""
+    name = task or file.stem
+    suite = ""
     if any(BY_LENGTH in sample.scores for sample in samples):
-        name, suite = ruler_family(name), RULER_SUITE
+        name = ruler_family(name)
+        suite = RULER_SUITE
     return Log(
         HARNESS,
-        shown(results.get("model_name")) or file.absolute().parent.name,
+        model=shown(results.get("model_name")) or file.absolute().parent.name,
         task=name,
         samples=samples,
         notes=tuple(notes),
@@ -280,7 +290,8 @@ def _harness_samples(fields: Mapping[str, Any], place: str) -> Iterator[ResultRo
 
     If it is scored by length, there is one for each length that it has a score at.
     """
-    document, target = fields.get("doc"), fields.get("target")
+    document = fields.get("doc")
+    target = fields.get("target")
     own_fields = document if isinstance(document, dict) else {}
     scores = _harness_scores(fields)
     filter_name = str(fields.get("filter") or "none")
@@ -302,7 +313,7 @@ def _harness_samples(fields: Mapping[str, Any], place: str) -> Iterator[ResultRo
     )
     if scores and all(map(_LENGTH.fullmatch, scores)):
         by_length = {int(name): score for name, score in scores.items()}
-        yield from _at_lengths(sample, by_length, own_fields.get("max_length"))
+        yield from _at_lengths(sample, by_length, longest=own_fields.get("max_length"))
     else:
         yield sample
 
@@ -347,7 +358,7 @@ def read_inspect_json(data: bytes, file: Path) -> Log:
     """Read a log that Inspect wrote as JSON. Raises NeedlemapError."""
     log = _object(data, file.name)
     samples = log.get("samples")
-    return _inspect(log, samples if isinstance(samples, list) else [], file)
+    return _inspect(log, samples if isinstance(samples, list) else [], file=file)
 
 
 def read_inspect(opened: IO[bytes], file: Path) -> Log:
@@ -365,8 +376,8 @@ def read_inspect(opened: IO[bytes], file: Path) -> Log:
                     f"{file.name}: {len(members):,} samples, larger than any log that is read."
                 )
             head = _head(packed, file.name)
-            samples = (_member(packed, info, file.name) for info in members)
-            return _inspect(head, samples, file, max(_MOST_KEPT, _TIMES_KEPT * size))
+            samples = (_member(packed, info, name=file.name) for info in members)
+            return _inspect(head, samples, file=file, most=max(_MOST_KEPT, _TIMES_KEPT * size))
     except NotImplementedError:
         raise NeedlemapError(
             f"{file.name} is packed by zstd. Run: {install_line('inspect')}, or where Inspect is: "
@@ -381,7 +392,7 @@ def _head(packed: zipfile.ZipFile, name: str) -> dict[str, Any]:
     names = set(packed.namelist())
     for member in ("header.json", "_journal/start.json"):
         if member in names:
-            return _member(packed, packed.getinfo(member), name)
+            return _member(packed, packed.getinfo(member), name=name)
     raise NeedlemapError(f"{name}: no log of Inspect: it holds no header.json.")
 
 
@@ -406,7 +417,7 @@ def _inspect(
     evaluation = head.get("eval")
     if not isinstance(evaluation, dict):
         raise NeedlemapError(f"{file.name}: no log of Inspect: it does not say what was evaluated.")
-    rows = list[ResultRow]()
+    rows: list[ResultRow] = []
     answer_characters = 0
     for number, sample in enumerate(samples, 1):
         row = _inspect_sample(sample, f"{file.name}, sample {number}")
@@ -423,7 +434,7 @@ def _inspect(
         notes.append(f"{file.name}: the evaluation did not finish ({status})")
     return Log(
         INSPECT,
-        shown(evaluation.get("model")),
+        model=shown(evaluation.get("model")),
         task=shown(evaluation.get("task")) or file.stem,
         samples=rows,
         notes=tuple(notes),
@@ -435,8 +446,10 @@ def _inspect_sample(fields: Any, place: str) -> ResultRow:
     if not isinstance(fields, dict):
         raise NeedlemapError(f"{place}: no sample of Inspect.")
     id = _id(fields.get("id"), place)
-    output, metadata = fields.get("output"), fields.get("metadata")
-    epoch, error = fields.get("epoch"), fields.get("error")
+    output = fields.get("output")
+    metadata = fields.get("metadata")
+    epoch = fields.get("epoch")
+    error = fields.get("error")
     ours = metadata.get(OURS) if isinstance(metadata, dict) else None
     prompt_sha256 = ours.get("prompt_sha256") if isinstance(ours, dict) else None
     prompt = _without_ids(fields.get("input"))
@@ -521,6 +534,7 @@ def _id(value: Any, place: str) -> int | str:
 
 
 def hash_of(value: Any) -> str:
+    """Return the hash by which equal prompts are recognised."""
     return sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -56,7 +56,6 @@ _OVERALL = {"overall": (1 / 3, 1 / 3, 1 / 3), "overall-v1": (0.4, 0.3, 0.3)}
 # Points. The file's values are rounded to 0.01.
 _NEAR = 0.0151
 
-
 # The number of a row, and its values.
 Line = tuple[int, list[str]]
 
