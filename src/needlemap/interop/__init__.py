@@ -1,1 +1,1 @@
-"""Other tools: their prompts, scores and files, byte for byte, and their results as runs."""
+"""Make the prompts, scores and files of other tools byte for byte, and import their results."""

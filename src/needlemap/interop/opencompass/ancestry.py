@@ -39,7 +39,7 @@ def load_trace(
     {last_person}, or {person} and {n}, or {person_a} and {person_b}; "sentences"; "terms"; and
     "generations" of each term. Raises NeedlemapError.
     """
-    _check(question_type, "question_type", known=QUESTIONS)
+    _check(question_type, "question_type", allowed=QUESTIONS)
     _check_count(num_needles)
     names = _names(path, file_name, language=language, count=num_needles + 1)
     is_descent = question_type == "NTH_DESCENDANT"
@@ -93,7 +93,7 @@ def load_eldest(
     {last_person}, "sentences", "terms". seed: of "SHUFFLED" and "ORDERED", which the original
     does not seed. Raises NeedlemapError.
     """
-    _check(form, "form", known=FORMS)
+    _check(form, "form", allowed=FORMS)
     _check_count(num_needles)
     options = len(_LETTERS) if form == "CHOICE" else 0
     names = _names(path, file_name, language=language, count=max(num_needles, options))
@@ -160,7 +160,7 @@ def _names(path: str | Path, file_name: str, *, language: str, count: int) -> li
 
     Raises HaystackError, SettingsError.
     """
-    _check(language, "language", known=LANGUAGES)
+    _check(language, "language", allowed=LANGUAGES)
     try:
         names: list[str] = json_of(path, file_name)[language].split(",")
     except (KeyError, TypeError, AttributeError):
@@ -176,9 +176,9 @@ def _names(path: str | Path, file_name: str, *, language: str, count: int) -> li
     return names
 
 
-def _check(value: str, name: str, known: Mapping[str, str] | tuple[str, ...]) -> None:
-    if value not in known:
-        raise SettingsError(f"Unknown {name} '{value}'. {did_you_mean(value, known)}")
+def _check(value: str, name: str, allowed: Mapping[str, str] | tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise SettingsError(f"Unknown {name} '{value}'. {did_you_mean(value, allowed)}")
 
 
 def _check_count(num_needles: int) -> None:
