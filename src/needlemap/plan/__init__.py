@@ -1,20 +1,21 @@
-"""The plan of a run: the prefix tree of its prompts, the walk that computes each token once,
-and its lanes.
+"""Plan a run: the prefix tree of its prompts, the walk that computes each token once, its lanes.
 
-Prompts are compared by their spans, so that two prompts of 100,000 tokens cost a few
-microseconds, and by token ids where the spans part. Sorted by token ids, prompts are a
-depth-first walk of their tree: a single cache, cropped and extended, then computes as many
-tokens as the tree has nodes, the least there is.
+Prompts are compared by their spans, and by token ids only where the spans differ. So two prompts
+of 100,000 tokens are compared in a few microseconds. Sorted by token ids, prompts are a
+depth-first walk of their tree. A single cache that is cropped and extended then computes as many
+tokens as the tree has nodes, and no order needs fewer.
 
-Some caches must be told where prompts part. Recurrent models keep a copy of their state there
-(`with_partings`). Providers want breakpoints: a prompt marks the end of what it shares with
-the one before (to be read) and with the one behind (to be written for it). They keep nothing
-shorter than a least length.
+Some caches must be told at which lengths prompts part:
 
-A run is in that order where its mode shares prefixes. Where a limit may cut it short, it is
-walked length by length, so that what was asked is a map. A walk is cut into lanes, contiguous
-pieces, one per concurrent request or replica, so that sharing survives: the first prompt of a
-lane is computed whole.
+* Recurrent models keep a copy of their state there (`with_partings`).
+* Providers expect breakpoints (`with_breakpoints`). A prompt marks the end of what it shares with
+  the one before, to read it, and with the one after, to write it. Providers cache nothing below a
+  minimum length.
+
+A run is in that order if its mode shares prefixes. If a limit may stop it early, it is walked
+length by length, so that what was asked is a map. A walk is cut into lanes: contiguous pieces, one
+for each concurrent request or replica, so that prefixes stay shared. The first prompt of a lane is
+computed whole.
 """
 
 from needlemap.plan.lanes import (

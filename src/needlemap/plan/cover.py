@@ -1,24 +1,25 @@
-"""Choosing needle positions that pierce every depth bin at the least cost: a weighted set
-cover.
+"""Choose needle positions that pierce every depth bin at the least cost: a weighted set cover.
 
-A first cover comes from a sweep over the lengths, longest first: bins without a position get
-one, placed so that positions stay evenly spread however far the lengths shrink. Then it is
-improved: a few neighbouring chains are torn out and the hole is filled anew. A chain is a
-position and the longest length asked along it; it pierces one bin of each length up to that.
-Holes are filled greedily, by least cost per token that the newly pierced cells would cost
-alone, which is blurred now and then so that other covers are found; what is then needless is
-cut off. A worse cover is dropped (large neighbourhood search: Shaw 1998, doi
+A chain is a position and the longest length asked there. It pierces one bin of each length up to
+that one.
+
+A first cover comes from a sweep over the lengths, longest first. Each bin without a position gets
+one, placed so that positions stay evenly spread however far the lengths shrink. Then rounds
+improve the cover. A round removes a few neighbouring chains and fills the hole again: greedily, by
+the least cost per token that the newly pierced cells would cost alone. These weights are blurred
+in some rounds, so that other covers are found. Then the round removes what is not needed, and is
+dropped if its cover is worse (large neighbourhood search: Shaw 1998, doi
 10.1007/3-540-49481-2_30).
 
-Everything is drawn from a fixed seed: the same grid, the same positions. Measured on grids
-from 1k to 128k: 8.4 times fewer tokens for 15 x 15, where integer programming proves 8.43 to
-be the most, and 17.8 for 35 x 35, where linear programming proves that no cover saves more
-than 18.7.
+Everything is drawn from a fixed seed, so the same grid has the same positions. Measured on grids
+from 1k to 128k: 15 x 15 cells take 8.4 times fewer tokens, and integer programming proves that
+8.43 is the most. 35 x 35 cells take 17.8 times fewer, and linear programming proves that no cover
+saves more than 18.7.
 
-Modes say which cells a haystack is asked for, and where in it their first needle goes.
+A mode sets for which cells a haystack is asked, and where each cell's first needle goes:
 
-'exact', 'single' and 'cold': every cell at its own depth (no position is set here). 'bins': a
-position inside each cell's depth bin, shared by many lengths.
+* 'exact', 'single', 'cold': every cell at its own depth. No position is set here.
+* 'bins': a position inside each cell's depth bin, shared by many lengths.
 """
 
 from __future__ import annotations
@@ -43,28 +44,40 @@ from needlemap.plan.bins import (
 )
 from needlemap.text.tokens import Cuts
 
-_TORN = (3, 12)  # chains a round
+# The least and the most chains that a round removes.
+_TORN = (3, 12)
 _BLURS = (0.0, 0.1, 0.3)
-Chains = dict[int, int]  # candidate -> its longest length, as a row
+# A candidate's number to its chain's longest length, as a row.
+Chains = dict[int, int]
 _SWEEPS = 20
-_GAPS = (0.5, 0.7)  # a new position lies this share of a bin from its neighbour
-_ROUNDS, _MOST_ROUNDS = (
-    1000,
-    6000,
-)  # of improvement, and one more for every second cell: a second for 35 x 35
-WALKED = ("exact", "bins")  # modes whose prompts are asked as a walk of their prefix tree
-ALONE = "cold"  # the mode whose prompts share nothing
-_SLACK = 3  # tokens by which a haystack's final size may differ from the first guess
+# A new position lies this share of a bin from its neighbour.
+_GAPS = (0.5, 0.7)
+# Rounds of improvement, and one more for every second cell: 35 x 35 take a second.
+_ROUNDS = 1000
+_MOST_ROUNDS = 6000
+# Modes whose prompts are asked as a walk of their prefix tree.
+WALKED = ("exact", "bins")
+# The mode whose prompts share nothing.
+ALONE = "cold"
+# Tokens by which a haystack's final size may differ from the first guess.
+_SLACK = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Pierced:
-    """Candidate positions, ascending, and what they pierce and cost. Cells are numbered row by
-    row; the number `none` stands for no cell.
+    """Candidate positions, and what their chains pierce and cost.
 
-    bins: (candidates, lengths) cells. cost: (candidates, lengths) tokens of a chain up to that
-    length. alone: (cells + 1,) tokens that a cell would cost alone. low, high: (cells,)
-    accepted positions.
+    Cells are numbered row by row. The number `none` stands for no cell.
+
+    Attributes:
+        candidates: (candidates,) positions, ascending.
+        bins: (candidates, lengths) the cell that holds the candidate at that length.
+        cost: (candidates, lengths) tokens of a chain up to that length.
+        alone: (cells + 1,) tokens that a cell would cost alone.
+        low: (cells,) the first accepted position.
+        high: (cells,) the last accepted position.
+        sizes: (lengths,) haystack tokens of each length, ascending.
+        none: How many cells there are.
     """
 
     candidates: Ints
@@ -78,40 +91,48 @@ class Pierced:
 
     @classmethod
     def of(cls, bins: Bins, legal: Ints, first: Ints) -> Pierced:
-        """The candidates of a grid: the last legal cut of each bin, and those of a first
-        cover."""
+        """Take as candidates the legal position of each bin, and those of a first cover."""
         candidates = np.unique(np.concatenate([legal.ravel(), first.ravel()]))
-        column, (rows, depths) = bin_columns(bins, candidates), bins.low.shape
-        cells = np.where(column >= 0, np.arange(rows) * depths + column, rows * depths)
-        cost = np.maximum(bins.sizes[None, :] - candidates[:, None], 1).astype(float)
-        alone = np.append(np.maximum(bins.sizes[:, None] - legal, 1).ravel(), 0).astype(float)
+        columns = bin_columns(bins, candidates)
+        rows, depths = bins.low.shape
+        none = rows * depths
+        cost = np.maximum(bins.sizes[None, :] - candidates[:, None], 1)
+        alone = np.append(np.maximum(bins.sizes[:, None] - legal, 1).ravel(), 0)
         return cls(
-            candidates,
-            cells,
-            cost,
-            alone,
-            bins.low.ravel(),
-            bins.high.ravel(),
-            bins.sizes,
-            rows * depths,
+            candidates=candidates,
+            bins=np.where(columns >= 0, np.arange(rows) * depths + columns, none),
+            cost=cost.astype(float),
+            alone=alone.astype(float),
+            low=bins.low.ravel(),
+            high=bins.high.ravel(),
+            sizes=bins.sizes,
+            none=none,
         )
 
     def further(self, top: int) -> NDArray[np.float64]:
-        """(lengths,): what a chain costs beyond its longest length so far."""
+        """Return what each length costs a chain in addition to its longest length so far.
+
+        top: that length, as a row.
+        """
         further: NDArray[np.float64] = np.maximum(self.sizes - self.sizes[top], 1).astype(float)
         return further
 
     def within(self, cells: Ints) -> tuple[int, int]:
-        """The range of candidates that may pierce one of some cells."""
+        """Return the range of candidates that may pierce at least one of some cells."""
         start = np.searchsorted(self.candidates, self.low[cells].min())
-        return int(start), int(
-            np.searchsorted(self.candidates, self.high[cells].max(), side="right")
-        )
+        stop = np.searchsorted(self.candidates, self.high[cells].max(), side="right")
+        return int(start), int(stop)
 
 
 @dataclass(slots=True)
 class Cover:
-    """Chains, and for each cell (and none) how many of them pierce it."""
+    """Chains, and how often they pierce each cell.
+
+    Attributes:
+        pierced: The candidates, and what they pierce and cost.
+        chains: The chains.
+        covered: (cells + 1,) how many chains pierce each cell, and none.
+    """
 
     pierced: Pierced
     chains: Chains
@@ -119,20 +140,19 @@ class Cover:
 
     @classmethod
     def of(cls, pierced: Pierced, chosen: Ints) -> Cover:
-        """The chains of chosen positions, (lengths, depths)."""
-        cover = cls(pierced, {}, np.zeros(pierced.none + 1, np.int64))
+        """Make the chains of chosen positions, (lengths, depths)."""
+        cover = cls(pierced, chains={}, covered=np.zeros(pierced.none + 1, np.int64))
         for row, places in enumerate(np.searchsorted(pierced.candidates, chosen).tolist()):
             for place in places:
                 cover.reach(place, row)
         return cover
 
     def copy(self) -> Cover:
-        """A cover that may be changed without changing this one."""
-        return Cover(self.pierced, dict(self.chains), self.covered.copy())
+        """Return a copy that can change without changing this cover."""
+        return Cover(self.pierced, chains=dict(self.chains), covered=self.covered.copy())
 
     def reach(self, place: int, top: int) -> Ints:
-        """Start a chain, or let it go on to a longer length; the cells it newly runs
-        through."""
+        """Start a chain, or extend it to a longer length, and return the cells added to it."""
         before = self.chains.get(place, -1)
         cells: Ints = self.pierced.bins[place, before + 1 : top + 1]
         self.covered[cells] += 1
@@ -140,7 +160,7 @@ class Cover:
         return cells
 
     def tear(self, places: Iterable[int]) -> Ints:
-        """Take chains out; the cells that no chain pierces then."""
+        """Remove chains, and return the cells that no chain pierces then."""
         torn = [self.pierced.bins[place, : self.chains.pop(place) + 1] for place in places]
         for cells in torn:
             self.covered[cells] -= 1
@@ -150,32 +170,43 @@ class Cover:
         return holes
 
     def fill(self, holes: Ints, start: int, stop: int, random: Random) -> None:
-        """Pierce cells by candidates start to stop: the cheapest per token of the cells' own
-        cost, again and again. A cell without a legal cut inside its bin stays as it is."""
+        """Pierce cells by candidates in start..stop, the one of the best worth per token first.
+
+        A cell is worth what it would cost alone. A cell without a legal cut inside its bin stays
+        as it is.
+        """
         blur = random.choice(_BLURS)
+        blurred = [1 + blur * random.random() for _ in range(len(holes))]
         weight = np.zeros(self.pierced.none + 1)
-        weight[holes] = self.pierced.alone[holes] * [
-            1 + blur * random.random() for _ in range(len(holes))
-        ]
+        weight[holes] = self.pierced.alone[holes] * blurred
+
         cells = self.pierced.bins[start:stop]
         useful = np.flatnonzero(weight[cells].any(axis=1))
-        cells, cost = cells[useful], self.pierced.cost[start:stop][useful]
+        cells = cells[useful]
+        cost = self.pierced.cost[start:stop][useful]
         for line, place in enumerate((useful + start).tolist()):
             if place in self.chains:
                 cost[line] = self.pierced.further(self.chains[place])
-        while (worth := weight[cells]).any():
+
+        worth = weight[cells]
+        while worth.any():
             ratio = np.cumsum(worth, axis=1) / cost * (worth > 0)
             line, top = divmod(int(ratio.argmax()), ratio.shape[1])
             place = int(useful[line]) + start
             weight[self.reach(place, top)] = 0.0
             cost[line] = self.pierced.further(self.chains[place])
+            worth = weight[cells]
 
     def prune(self, places: Iterable[int]) -> None:
-        """Shorten chains, dearest first, to the last length that only they pierce; drop the
-        needless."""
-        cost, bins, none = self.pierced.cost, self.pierced.bins, self.pierced.none
+        """Shorten chains to the last length that only they pierce, and drop those with none.
+
+        The chains that cost most are shortened first.
+        """
+        cost = self.pierced.cost
+        none = self.pierced.none
         for place in sorted(places, key=lambda place: (-cost[place, self.chains[place]], place)):
-            top, cells = self.chains.pop(place), bins[place]
+            cells = self.pierced.bins[place]
+            top = self.chains.pop(place)
             while top >= 0 and (cells[top] == none or self.covered[cells[top]] > 1):
                 self.covered[cells[top]] -= 1
                 top -= 1
@@ -183,70 +214,89 @@ class Cover:
                 self.chains[place] = top
 
     def tokens(self, start: int, stop: int) -> float:
-        """What the chains of candidates start to stop cost, and the trunk up to the last of
-        all."""
+        """Return the cost of the chains of candidates start..stop, and of the whole trunk."""
         places = sorted(self.chains)
         inside = places[bisect_left(places, start) : bisect_left(places, stop)]
         cost = sum(float(self.pierced.cost[place, self.chains[place]]) for place in inside)
         return cost + int(self.pierced.candidates[places[-1]])
 
     def assigned(self, before: Ints) -> Ints:
-        """Each cell's position: that of the deepest chain that pierces it, else the one
-        before."""
+        """Return each cell's position, (lengths, depths): that of the deepest chain through it.
+
+        before: the positions of cells that no chain pierces.
+        """
         flat = np.append(before.ravel(), 0)
         for place in sorted(self.chains):
-            flat[self.pierced.bins[place, : self.chains[place] + 1]] = self.pierced.candidates[
-                place
-            ]
+            cells = self.pierced.bins[place, : self.chains[place] + 1]
+            flat[cells] = self.pierced.candidates[place]
         return flat[:-1].reshape(before.shape)
 
 
 def improved(pierced: Pierced, chosen: Ints, rounds: int, random: Random) -> Ints:
-    """Chosen positions, (lengths, depths), after so many rounds; none where no bin holds a
-    legal cut."""
+    """Return the positions, (lengths, depths), after so many rounds of improvement.
+
+    There are no rounds if no bin holds a legal cut.
+    """
     best = Cover.of(pierced, chosen)
     best.prune(list(best.chains))
-    for _ in range(rounds if best.chains else 0):
-        best = _round(best, random)
+    if best.chains:
+        for _ in range(rounds):
+            best = _round(best, random)
     return best.assigned(chosen)
 
 
 def _round(best: Cover, random: Random) -> Cover:
-    """Tear, fill, prune; the better of both covers."""
-    fresh, places = best.copy(), sorted(best.chains)
+    """Tear, fill and prune a copy of a cover, and return the better of both."""
+    fresh = best.copy()
+    places = sorted(best.chains)
     size = min(len(places), random.randint(*_TORN))
     first = random.randrange(len(places) - size + 1)
     torn = places[first : first + size]
-    start, stop = torn[0], torn[-1] + 1
+
+    start = torn[0]
+    stop = torn[-1] + 1
     holes = fresh.tear(torn)
     if len(holes):
         low, high = best.pierced.within(holes)
-        fresh.fill(holes, low, high, random)
-        start, stop = min(start, low), max(stop, high)
+        fresh.fill(holes, start=low, stop=high, random=random)
+        start = min(start, low)
+        stop = max(stop, high)
     fresh.prune([place for place in fresh.chains if start <= place < stop])
-    if not fresh.chains:
-        return best
-    return fresh if fresh.tokens(start, stop) <= best.tokens(start, stop) else best
+
+    if fresh.chains and fresh.tokens(start, stop) <= best.tokens(start, stop):
+        return fresh
+    return best
 
 
 def positions(bins: Bins, cuts: Cuts) -> Ints:
-    """A needle position for every cell, (lengths, depths), inside its bin wherever that has a
-    legal cut."""
+    """Return a needle position for every cell, (lengths, depths).
+
+    It lies inside the cell's bin if the bin has a legal cut.
+    """
     random = Random(0)
     legal = legal_positions(bins, cuts)
-    swept = [_swept(bins, cuts, legal, random) for _ in range(_SWEEPS)]
+    swept = [_swept(bins, cuts, legal=legal, random=random) for _ in range(_SWEEPS)]
     first = min(swept, key=lambda chosen: chain_tokens(chosen, bins.sizes))
-    pierced = Pierced.of(bins, legal, first)
-    return improved(pierced, first, min(_MOST_ROUNDS, _ROUNDS + bins.low.size // 2), random)
+    pierced = Pierced.of(bins, legal, first=first)
+    rounds = min(_MOST_ROUNDS, _ROUNDS + bins.low.size // 2)
+    return improved(pierced, first, rounds=rounds, random=random)
 
 
 def _swept(bins: Bins, cuts: Cuts, legal: Ints, random: Random) -> Ints:
-    """One sweep. Its gap is drawn afresh for every position, on one side of the hole or the
-    other."""
-    gap, from_below = random.uniform(*_GAPS), random.random() < 0.5
+    """Return the positions, (lengths, depths), of one sweep.
+
+    A sweep draws its gap, and on which side of its neighbour a new position lies. A new position
+    draws how much is added to the gap.
+    """
+    gap = random.uniform(*_GAPS)
+    from_below = random.random() < 0.5
+    low = bins.low.tolist()
+    high = bins.high.tolist()
+    fallback = legal.tolist()
+
+    # Ascending positions of all lengths so far.
     known: list[int] = []
     chosen = np.empty_like(legal)
-    low, high, fallback = bins.low.tolist(), bins.high.tolist(), legal.tolist()
     for row in range(len(bins.sizes) - 1, -1, -1):
         holes = []
         for depth, (least, most) in enumerate(zip(low[row], high[row], strict=True)):
@@ -255,16 +305,19 @@ def _swept(bins: Bins, cuts: Cuts, legal: Ints, random: Random) -> Ints:
                 chosen[row, depth] = known[place]
             else:
                 holes.append(depth)
+
         for depth in holes:
-            least, most = low[row][depth], high[row][depth]
+            least = low[row][depth]
+            most = high[row][depth]
             reach = (gap + 0.2 * random.random()) * (most - least + 1)
             place = bisect_left(known, least)
             if from_below:
-                wanted = int(known[place - 1] + reach) if place else most
+                target = int(known[place - 1] + reach) if place else most
             else:
-                wanted = int(known[place] - reach) if place < len(known) else most
-            found = int(cuts.sentence[min(max(wanted, least), most, len(cuts.sentence) - 1)])
-            chosen[row, depth] = found if found >= least else fallback[row][depth]
+                target = int(known[place] - reach) if place < len(known) else most
+            target = min(max(target, least), most, len(cuts.sentence) - 1)
+            sentence_end = int(cuts.sentence[target])
+            chosen[row, depth] = sentence_end if sentence_end >= least else fallback[row][depth]
             insort(known, int(chosen[row, depth]))
     return chosen
 
@@ -272,10 +325,10 @@ def _swept(bins: Bins, cuts: Cuts, legal: Ints, random: Random) -> Ints:
 def places(
     mode: str, grid: Grid, sizes: Sequence[int], cuts: Cuts
 ) -> list[tuple[Cell, int | None]]:
-    """Cells with the haystack position of their first needle, None where the depth alone
-    decides.
+    """Return cells with the haystack position of their first needle.
 
-    sizes: haystack tokens of each of the grid's lengths.
+    The position is None if the cell's depth alone decides. sizes: haystack tokens of each of the
+    grid's lengths.
     """
     if mode != "bins":
         return [(cell, None) for cell in grid.cells]
@@ -288,18 +341,20 @@ def places(
 
 
 def in_bin(grid: Grid, depth: float, realised: float) -> bool:
-    """Whether a realised depth lies in the bin of a meant one."""
+    """Return True if a realised depth lies in the bin of one of the grid's depths."""
     low, high = bin_edges(grid.depths)[grid.depths.index(depth)]
     return low <= realised <= high
 
 
 def _bins(grid: Grid, sizes: Sequence[int]) -> Bins:
-    """Bins that hold for haystacks a few tokens shorter or longer than guessed."""
+    """Return bins that hold for haystacks a few tokens shorter or longer than guessed."""
     edges = bin_edges(grid.depths)
     shorter = make_bins([max(1, size - _SLACK) for size in sizes], edges)
     longer = make_bins([size + _SLACK for size in sizes], edges)
     bins = make_bins(sizes, edges)
-    low, high = longer.low, shorter.high
+    low = longer.low
+    high = shorter.high
     narrow = low > high
-    low[narrow], high[narrow] = bins.low[narrow], bins.high[narrow]
-    return Bins(low, high, bins.sizes)
+    low[narrow] = bins.low[narrow]
+    high[narrow] = bins.high[narrow]
+    return Bins(low=low, high=high, sizes=bins.sizes)

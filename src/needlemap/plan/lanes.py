@@ -1,5 +1,4 @@
-"""Lanes: contiguous pieces of a walk, what each costs, and the queue that they are asked
-from."""
+"""Cut a walk into lanes: contiguous pieces, what each one costs, and the queue that they share."""
 
 from __future__ import annotations
 
@@ -21,12 +20,15 @@ ANSWER_TOKENS = 500
 def laned(
     walk: Sequence[Trial], mode: str, count: int, side: Side = None
 ) -> tuple[list[Trial], Lanes]:
-    """Ordered trials that know what they share with the one before them in their lane, and the
-    lanes: at most `count`; where nothing is shared, of about equally many tokens."""
+    """Return ordered trials that know what they share with the one before in their lane, and lanes.
+
+    There are at most `count` lanes. If nothing is shared, they have about equally many tokens.
+    """
     common = shared(walk, mode, side)
-    lanes = make_lanes([trial.prompt.asked_tokens for trial in walk], common, count)
+    lanes = make_lanes([trial.prompt.asked_tokens for trial in walk], common, count=count)
     if mode == ALONE:
         return list(walk), lanes
+
     for start, _ in lanes.bounds:
         common[start] = 0
     pairs = zip(walk, common, strict=True)
@@ -35,10 +37,12 @@ def laned(
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A walk cut into pieces. bounds: (start, stop) of each lane in the walk; tokens: what
-    each computes.
+    """A walk cut into pieces.
 
-    loss: tokens computed more than by one lane alone.
+    Attributes:
+        bounds: (start, stop) of each lane in the walk.
+        tokens: How many tokens each lane computes.
+        loss: How many more tokens are computed than by a single lane.
     """
 
     bounds: tuple[tuple[int, int], ...]
@@ -47,26 +51,37 @@ class Lanes:
 
     @property
     def idle(self) -> float:
-        """Share of the lanes' time that they wait for the longest one, in [0, 1]."""
+        """Return the share of the lanes' time that they wait for the longest one, in [0, 1]."""
         longest = max(self.tokens, default=0)
-        return 1 - sum(self.tokens) / (longest * len(self.tokens)) if longest else 0.0
+        if not longest:
+            return 0.0
+        return 1 - sum(self.tokens) / (longest * len(self.tokens))
 
 
 def speed_up(sizes: Sequence[int], shared: Sequence[int], lanes: Lanes) -> float:
-    """How many times faster lanes are, side by side, than one cache that walks all prompts."""
+    """Return how many times faster parallel lanes are than one cache that walks all prompts."""
     longest = max(lanes.tokens, default=0)
-    return (sum(sizes) - sum(shared)) / longest if longest else 1.0
+    if not longest:
+        return 1.0
+    return (sum(sizes) - sum(shared)) / longest
 
 
 def useful(sizes: Sequence[int], shared: Sequence[int], count: int, share: float) -> int:
-    """The most lanes, of up to `count`, that are each worth `share` of a worker that has all
-    to itself."""
-    low, high = 1, max(1, count)
-    if speed_up(sizes, shared, make_lanes(sizes, shared, high)) >= share * high:
+    """Return the most lanes, up to `count`, that are still worth one worker each.
+
+    share: how many times faster than one lane each worker must make the walk, in (0, 1].
+    """
+
+    def is_worth(lanes: int) -> bool:
+        return speed_up(sizes, shared, make_lanes(sizes, shared, lanes)) >= share * lanes
+
+    low = 1
+    high = max(1, count)
+    if is_worth(high):
         return high
     while low < high:
         middle = (low + high + 1) // 2
-        if speed_up(sizes, shared, make_lanes(sizes, shared, middle)) >= share * middle:
+        if is_worth(middle):
             low = middle
         else:
             high = middle - 1
@@ -74,35 +89,38 @@ def useful(sizes: Sequence[int], shared: Sequence[int], count: int, share: float
 
 
 def make_lanes(sizes: Sequence[int], shared: Sequence[int], count: int) -> Lanes:
-    """At most `count` lanes with the least possible longest one.
+    """Return at most `count` lanes, so that the longest one is as short as possible.
 
-    sizes: tokens of each prompt in the order of the walk; shared: tokens each has in common
-    with the one before. Found by bisecting the longest lane's tokens and filling lanes
-    greedily.
+    Bisect the longest lane's tokens, and fill lanes greedily.
+
+    sizes: tokens of each prompt in the order of the walk. shared: tokens that each prompt has in
+    common with the one before.
     """
     if not sizes:
-        return Lanes((), (), 0)
-    low, high = max(sizes), sum(size - common for size, common in zip(sizes, shared, strict=True))
-    high = max(low, high)
+        return Lanes(bounds=(), tokens=(), loss=0)
+
+    low = max(sizes)
+    high = max(low, sum(size - common for size, common in zip(sizes, shared, strict=True)))
     while low < high:
         middle = (low + high) // 2
-        if len(_filled(sizes, shared, middle)) <= count:
+        if len(_lane_starts(sizes, shared, most=middle)) <= count:
             high = middle
         else:
             low = middle + 1
-    starts = _filled(sizes, shared, low)
+
+    starts = _lane_starts(sizes, shared, most=low)
     bounds = tuple(zip(starts, [*starts[1:], len(sizes)], strict=True))
     tokens = tuple(
-        sizes[start] + sum(sizes[i] - shared[i] for i in range(start + 1, stop))
+        sizes[start] + sum(sizes[place] - shared[place] for place in range(start + 1, stop))
         for start, stop in bounds
     )
-    return Lanes(bounds, tokens, sum(shared[start] for start in starts))
+    return Lanes(bounds=bounds, tokens=tokens, loss=sum(shared[start] for start in starts))
 
 
-def _filled(sizes: Sequence[int], shared: Sequence[int], most: int) -> list[int]:
-    """Where lanes start when each takes prompts as long as it computes at most `most`
-    tokens."""
-    starts, load = [0], sizes[0]
+def _lane_starts(sizes: Sequence[int], shared: Sequence[int], most: int) -> list[int]:
+    """Return where lanes start if each takes prompts as long as it computes at most `most`."""
+    starts = [0]
+    load = sizes[0]
     for place in range(1, len(sizes)):
         load += sizes[place] - shared[place]
         if load > most:
@@ -112,60 +130,74 @@ def _filled(sizes: Sequence[int], shared: Sequence[int], most: int) -> list[int]
 
 
 class Halves:
-    """How a lane that is done takes over from others where all have one cache: the later half
-    of the longest."""
+    """Let a lane that is done take the later half of the longest lane, if all share one cache."""
 
     def left(self, start: int, stop: int) -> int:
-        """How much the items from `start` to `stop` still take."""
+        """Return how much work the items in start..stop still are."""
         return stop - start
 
     def split(self, start: int, stop: int) -> int | None:
-        """The first of these items, which another lane takes from there on; None for no
-        item."""
-        return (start + stop) // 2 if stop > start else None
+        """Return the first of the items in start..stop that another lane takes over, or None."""
+        if stop <= start:
+            return None
+        return (start + stop) // 2
 
 
 class Costs(Halves):
-    """The same where each lane has a cache of its own: only what brings the end nearer, and
-    only while all that is computed again stays within a share of what the walk saves."""
+    """Let a lane that is done take over items, if each lane has a cache of its own.
+
+    It takes only items that bring the end nearer. It takes none once the tokens that are computed
+    again exceed a share of what the walk saves.
+
+    Args:
+        own: Tokens that each item takes in the lane that asked the one before it.
+        anew: Tokens that it takes in another lane.
+    """
 
     SHARE = 0.01
 
     def __init__(self, own: Sequence[int], anew: Sequence[int]) -> None:
-        """own: tokens that an item takes in the lane that asked the one before it; anew: in
-        another one."""
-        self._own, self._anew = own, anew
+        self._own = own
+        self._anew = anew
         self._spare = self.SHARE * (sum(anew) - sum(own))
 
     def left(self, start: int, stop: int) -> int:
-        """Tokens that the items still take in their own lane."""
+        """Return the tokens that the items in start..stop still take in their own lane."""
         return sum(self._own[start:stop])
 
     def split(self, start: int, stop: int) -> int | None:
-        """Where the two lanes are done soonest; None where the one that has them is."""
-        best, soonest = None, self.left(start, stop)
-        kept, given = 0, soonest
+        """Return where both lanes are done soonest, or None if that is without a takeover."""
+        best = None
+        soonest = self.left(start, stop)
+        kept_tokens = 0
+        given_tokens = soonest
         for place in range(start, stop):
-            given -= self._own[place]
-            done = max(kept, self._anew[place] + given)
-            if done < soonest and self._again(place) <= self._spare:
-                best, soonest = place, done
-            kept += self._own[place]
-        self._spare -= 0 if best is None else self._again(best)
+            given_tokens -= self._own[place]
+            end = max(kept_tokens, self._anew[place] + given_tokens)
+            if end < soonest and self._repeated(place) <= self._spare:
+                best = place
+                soonest = end
+            kept_tokens += self._own[place]
+        if best is not None:
+            self._spare -= self._repeated(best)
         return best
 
-    def _again(self, place: int) -> int:
-        """Tokens that another lane computes again."""
+    def _repeated(self, place: int) -> int:
+        """Return the tokens that another lane computes again."""
         return self._anew[place] - self._own[place]
 
 
 class LaneQueue(Generic[T]):
-    """The items of one or more walks, each cut into lanes; a walk begins when all of the one
-    before is out.
+    """The items of one or more walks, each cut into lanes.
 
-    A lane that is done takes over a part of the longest one left: both parts stay contiguous,
-    and no worker waits. Where nothing is worth taking (`Costs`), it goes on with the next
-    walk.
+    A walk starts once all items of the one before are taken. A lane that is done takes over a part
+    of the longest one that is left: both parts stay contiguous, and no worker waits. If nothing is
+    worth taking (`Costs`), it starts on the next walk.
+
+    Args:
+        walks: The items of each walk, and its lanes.
+        most: How many workers take items at a time, if walks have that many lanes together.
+        takeover: Returns how lanes take over from each other in a walk of these items.
     """
 
     def __init__(
@@ -174,41 +206,43 @@ class LaneQueue(Generic[T]):
         most: int = 0,
         takeover: Callable[[Sequence[T]], Halves] = lambda _: Halves(),
     ) -> None:
-        """most: so many take from it at a time, where the walks have lanes for them together.
-        takeover: how lanes take over from each other in a walk of these items."""
         counts = [len(lanes.bounds) for _, lanes in walks]
         self._width = max(min(most, sum(counts)), *counts, 0)
-        self._walks = [(items, self._padded(lanes), takeover(items)) for items, lanes in walks]
+        self._walks = [(items, self._bounds(lanes), takeover(items)) for items, lanes in walks]
 
     def __len__(self) -> int:
         return self._width
 
     def next(self, lane: int) -> T | None:
-        """The next item for a lane; None when nothing is left for it."""
-        for items, left, takeover in tuple(self._walks):
-            place = _next_place(left, lane, takeover)
+        """Return the next item for a lane, or None if there is nothing left for it."""
+        for items, bounds, takeover in tuple(self._walks):
+            place = _next_place(bounds, lane, takeover)
             if place is not None:
                 return items[place]
-            if all(start == stop for start, stop in left):
+            if all(start == stop for start, stop in bounds):
                 self._walks.pop(0)
         return None
 
-    def _padded(self, lanes: Lanes) -> list[list[int]]:
-        """The rest of each lane: at first all; nothing of lanes that a short walk does not
-        have."""
-        bounds = [list(each) for each in lanes.bounds]
+    def _bounds(self, lanes: Lanes) -> list[list[int]]:
+        """Return the [start, stop] of each lane that is left to take: all of it at first.
+
+        A short walk has fewer lanes than there are workers. The others are empty.
+        """
+        bounds = [list(bound) for bound in lanes.bounds]
         return bounds + [[0, 0] for _ in range(self._width - len(bounds))]
 
 
-def _next_place(left: list[list[int]], lane: int, takeover: Halves) -> int | None:
-    """The next place for a lane in the walk, taken off what is left of it; None when nothing
-    is."""
-    own = left[lane]
+def _next_place(bounds: list[list[int]], lane: int, takeover: Halves) -> int | None:
+    """Take the next place of a lane off its bounds, and return it, or None if there is none."""
+    own = bounds[lane]
     if own[0] == own[1]:
-        longest = max(left, key=lambda bounds: takeover.left(*bounds))
+        longest = max(bounds, key=lambda bound: takeover.left(*bound))
         place = takeover.split(*longest)
         if place is None:
             return None
-        own[0], own[1], longest[1] = place, longest[1], place
+        own[:] = [place, longest[1]]
+        longest[1] = place
+
+    place = own[0]
     own[0] += 1
-    return own[0] - 1
+    return place

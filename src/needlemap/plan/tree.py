@@ -1,4 +1,4 @@
-"""The prefix tree of prompts: where two part, and the walk that computes each token once."""
+"""Build the prefix tree of prompts: where two part, and the walk that computes each token once."""
 
 from __future__ import annotations
 
@@ -18,46 +18,58 @@ if TYPE_CHECKING:
     from needlemap.trials import Trial
 
 
+# Providers cache no prefix that is shorter.
 LEAST_TOKENS = 1024
 Side = Callable[[int], int | None] | None
 
 
 def parting(left: Prompt, right: Prompt) -> tuple[int, int]:
-    """Tokens two prompts begin with in common, and -1, 0 or 1 as left sorts before, as or
-    behind right."""
-    ours, theirs = _Reader(left), _Reader(right)
+    """Return how many first tokens two prompts have in common, and how they sort.
+
+    The second number is -1, 0 or 1 if left sorts before, equal to or after right.
+    """
+    left_reader = _Reader(left)
+    right_reader = _Reader(right)
     shared = 0
     while True:
-        one, other = ours.rest(), theirs.rest()
-        if one is None or other is None:
-            return shared, (one is not None) - (other is not None)
-        size = min(len(one), len(other))
-        if not (one.text is other.text and one.start == other.start):
-            differing = np.flatnonzero(one.ids[:size] != other.ids[:size])
+        ours = left_reader.rest()
+        theirs = right_reader.rest()
+        if ours is None or theirs is None:
+            # The shorter prompt sorts first.
+            return shared, int(ours is not None) - int(theirs is not None)
+
+        size = min(len(ours), len(theirs))
+        is_same_text = ours.text is theirs.text and ours.start == theirs.start
+        if not is_same_text:
+            differing = np.flatnonzero(ours.ids[:size] != theirs.ids[:size])
             if len(differing):
                 place = int(differing[0])
-                return shared + place, 1 if one.ids[place] > other.ids[place] else -1
+                order = 1 if ours.ids[place] > theirs.ids[place] else -1
+                return shared + place, order
         shared += size
-        ours.skip(size)
-        theirs.skip(size)
+        left_reader.skip(size)
+        right_reader.skip(size)
 
 
 def shared_tokens(left: Prompt, right: Prompt) -> int:
-    """Tokens that two prompts begin with in common."""
+    """Return how many first tokens two prompts have in common."""
     return parting(left, right)[0]
 
 
 def walk_order(prompts: Sequence[Prompt]) -> list[int]:
-    """The places of prompts in a depth-first walk of their tree; equal prompts keep their
-    order."""
+    """Return the places of prompts in a depth-first walk of their tree.
+
+    Equal prompts keep their order.
+    """
     return [place for place, _ in sorted(enumerate(prompts), key=cmp_to_key(_compared))]
 
 
 def reused(prompts: Iterable[Prompt]) -> list[int]:
-    """For each prompt, asked in this order, the tokens it shares with the one before; 0 for
-    the first."""
-    listed = list(prompts)
-    return [0, *(shared_tokens(left, right) for left, right in pairwise(listed))][: len(listed)]
+    """Return how many first tokens each prompt shares with the one before; 0 for the first."""
+    prompts = list(prompts)
+    if not prompts:
+        return []
+    return [0, *(shared_tokens(left, right) for left, right in pairwise(prompts))]
 
 
 def _compared(left: tuple[int, Prompt], right: tuple[int, Prompt]) -> int:
@@ -69,78 +81,92 @@ class _Reader:
 
     def __init__(self, prompt: Prompt) -> None:
         self._spans = [span for span in prompt.spans if len(span)]
-        self._place = self._offset = 0
+        self._place = 0
+        self._offset = 0
 
     def rest(self) -> Span | None:
-        """The rest of the present span; None at the end."""
+        """Return the rest of the present span, or None at the end."""
         if self._place == len(self._spans):
             return None
         span = self._spans[self._place]
-        return Span(span.text, span.start + self._offset, span.stop) if self._offset else span
+        if not self._offset:
+            return span
+        return Span(span.text, span.start + self._offset, span.stop)
 
     def skip(self, size: int) -> None:
-        """Go on by `size` tokens of the present span."""
+        """Advance by `size` tokens of the present span."""
         self._offset += size
         if self._offset == len(self._spans[self._place]):
-            self._place, self._offset = self._place + 1, 0
+            self._place += 1
+            self._offset = 0
 
 
 def with_breakpoints(walk: Sequence[Prompt], least_tokens: int = LEAST_TOKENS) -> list[Prompt]:
-    """The prompts of a walk, with the breakpoints that let each read what its neighbours
-    wrote."""
+    """Return the prompts of a walk with breakpoints, so that each reads what others wrote.
+
+    A prompt gets one at the end of what it shares with the one before, and with the one after.
+    """
     shared = [*reused(walk), 0]
-    return [
-        broken(
-            prompt,
-            sorted(
-                {point for point in (shared[place], shared[place + 1]) if point >= least_tokens}
-            ),
-        )
-        for place, prompt in enumerate(walk)
-    ]
+    prompts = []
+    for place, prompt in enumerate(walk):
+        points = {point for point in shared[place : place + 2] if point >= least_tokens}
+        prompts.append(broken(prompt, sorted(points)))
+    return prompts
 
 
 def with_partings(walk: Sequence[Prompt]) -> list[Prompt]:
-    """The prompts of a walk, with the lengths at which those asked later part from them."""
-    places = partings(reused(walk))
-    return [replace(prompt, partings=found) for prompt, found in zip(walk, places, strict=True)]
+    """Return the prompts of a walk with the lengths at which later ones part from them."""
+    lengths = partings(reused(walk))
+    return [
+        replace(prompt, partings=prompt_lengths)
+        for prompt, prompt_lengths in zip(walk, lengths, strict=True)
+    ]
 
 
 def partings(shared: Sequence[int]) -> list[tuple[int, ...]]:
-    """For prompts that share so many tokens with the one before: the lengths, ascending, at
-    which later ones part from each. What any later one shares is the least that was shared on
-    the way to it.
+    """Return the lengths, ascending, at which later prompts part from each prompt.
+
+    shared: tokens that each prompt shares with the one before. A prompt shares with a later one
+    the least that was shared on the way to it.
 
     >>> partings([0, 5, 3, 4, 0])
     [(3, 5), (3,), (4,), (), ()]
     """
-    found: list[tuple[int, ...]] = [()]
+    if not shared:
+        return []
+
+    # From the last prompt, which no other one follows, to the first.
+    lengths: list[tuple[int, ...]] = [()]
     for tokens in reversed(shared[1:]):
-        nearer = tuple(place for place in found[-1] if place < tokens)
-        found.append((*nearer, tokens) if tokens else ())
-    return found[::-1][: len(shared)]
+        if not tokens:
+            lengths.append(())
+            continue
+        shorter = [length for length in lengths[-1] if length < tokens]
+        lengths.append((*shorter, tokens))
+    return lengths[::-1]
 
 
 def broken(prompt: Prompt, points: Sequence[int]) -> Prompt:
-    """A prompt whose context message is split at these token counts from the prompt's start.
+    """Return a prompt whose context message is split at token counts from the prompt's start.
 
-    Points outside that message fall away. The text stays as it is.
+    Points outside that message are dropped. The text stays as it is.
     """
     number, first, last = prompt.context
     start = sum(len(span) for message in prompt.messages[:number] for span in message.spans)
     spans: list[Span] = []
     breaks: list[int] = []
-    edges: list[int] = []  # how many pieces stand before each of the message's own spans
+    # How many pieces stand before each of the message's own spans.
+    edges: list[int] = []
     for span in prompt.messages[number].spans:
         edges.append(len(spans))
-        for piece in _split(
-            span, [point - start for point in points if start < point < start + len(span)]
-        ):
+        inside = [point - start for point in points if start < point < start + len(span)]
+        for piece in _split(span, inside):
             start += len(piece)
             if start in points:
                 breaks.append(len(spans))
             spans.append(piece)
     edges.append(len(spans))
+
     message = Message(prompt.messages[number].role, tuple(spans))
     return replace(
         prompt,
@@ -151,7 +177,7 @@ def broken(prompt: Prompt, points: Sequence[int]) -> Prompt:
 
 
 def _split(span: Span, points: Sequence[int]) -> list[Span]:
-    """A span in pieces that end at these of its tokens, and at its end."""
+    """Return a span in pieces that end at some of its tokens, and at its end."""
     stops = sorted({*points, len(span)})
     starts = [0, *stops[:-1]]
     return [
@@ -161,46 +187,53 @@ def _split(span: Span, points: Sequence[int]) -> list[Span]:
 
 
 def ordered(trials: Iterable[Trial], mode: str, side: Side = None) -> list[Trial]:
-    """Trials in the order they are asked. Modes 'single' and 'cold' keep the order of the
-    grid. Those that serve each other (see `Traits.side`) are walked together."""
-    listed = list(trials)
+    """Return trials in the order they are asked.
+
+    Modes 'single' and 'cold' keep the order of the grid. In the other modes, trials that serve each
+    other (see `Traits.side`) are walked together.
+    """
+    trials = list(trials)
     if mode not in WALKED:
-        return listed
-    walk = [listed[place] for place in walk_order([trial.prompt for trial in listed])]
-    return (
-        walk
-        if side is None
-        else sorted(walk, key=lambda trial: side(trial.prompt.asked_tokens) or 0)
-    )
+        return trials
+    walk = [trials[place] for place in walk_order([trial.prompt for trial in trials])]
+    if side is None:
+        return walk
+    return sorted(walk, key=lambda trial: side(trial.prompt.asked_tokens) or 0)
 
 
 def by_length(walk: Iterable[Trial]) -> list[list[Trial]]:
-    """Ordered trials length by length, the shortest first, each at all its depths, repeat
-    after repeat."""
-    found: dict[int, list[Trial]] = {}
+    """Return ordered trials length by length, the shortest first.
+
+    Each length has all its depths, repeat after repeat.
+    """
+    lengths: dict[int, list[Trial]] = {}
     for trial in sorted(walk, key=lambda trial: (trial.cell.length_tokens, trial.repeat)):
-        found.setdefault(trial.cell.length_tokens, []).append(trial)
-    return list(found.values())
+        lengths.setdefault(trial.cell.length_tokens, []).append(trial)
+    return list(lengths.values())
 
 
 def shared(walk: Sequence[Trial], mode: str, side: Side = None) -> list[int]:
-    """For each of the ordered trials the tokens its prompt shares with the one before; 0 where
-    none are, or where the model's cache does not serve it (see `Traits.side`)."""
+    """Return how many tokens the prompt of each ordered trial reuses from the one before.
+
+    It is 0 if there is nothing to reuse, or if the model's cache does not serve it (see
+    `Traits.side`).
+    """
     if mode == ALONE:
         return [0] * len(walk)
     common = in_common(walk)
     if side is None:
         return common
     sides = [side(trial.prompt.asked_tokens) for trial in walk]
-    serves = [False, *(left == right is not None for left, right in pairwise(sides))]
-    return [tokens * served for tokens, served in zip(common, serves, strict=False)]
+    for place, (left, right) in enumerate(pairwise(sides), start=1):
+        if left is None or left != right:
+            common[place] = 0
+    return common
 
 
 def in_common(walk: Sequence[Trial]) -> list[int]:
-    """For each of the ordered trials the tokens its prompt begins with in common with the one
-    before.
+    """Return how many first tokens the prompt of each ordered trial shares with the one before.
 
-    Never more than it has: spans apart may count a token more than joined.
+    It is never more than the prompt has: separate spans may count a token more than joined ones.
     """
     prompts = [trial.prompt for trial in walk]
     return [
