@@ -1,5 +1,8 @@
-"""What a run would ask and cost, before any call: of one family each mode, of several each
-family and all."""
+"""Estimate what a run would ask and cost, before any call.
+
+An estimate has a row for each mode of a single family. Of several families it has a row for each,
+and their sum.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,38 @@ from needlemap.settings.reading import checked
 from needlemap.settings.suites import Chosen
 from needlemap.trials.build import Experiment, prepare
 
-PLAIN = ("single", "exact")  # of the same prompts
+# Modes with the same prompts.
+PLAIN = ("single", "exact")
+# Fields of a summary that are added up over families.
 _SUMMED = (
-    *("cells", "prompts", "asked", "computed", "cached", "cut_loss"),
-    *("usd_plain", "usd_cached", "usd_judge", "flops", "seconds", "held_tokens"),
+    "cells",
+    "prompts",
+    "asked",
+    "computed",
+    "cached",
+    "cut_loss",
+    "usd_plain",
+    "usd_cached",
+    "usd_judge",
+    "flops",
+    "seconds",
+    "held_tokens",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PlanEstimate:
-    """A plan. rows: what each mode comes to, or where there are several families each of them.
-    total: all families, one behind the other. notes: what a user should know of the settings.
-    bound: haystack tokens that no choice of depths can go below; None for prompts that exist
-    already, and for several families. first: the first family's prompts.
+    """What a run would ask and cost.
+
+    Attributes:
+        chosen: The settings of each family.
+        terms: What the cost is computed with.
+        rows: The cost in each mode, or of each family if there are several.
+        total: The cost of several families, one after the other.
+        notes: What a user should know of the settings.
+        bound: Haystack tokens that no choice of depths can go below; None for prompts that exist
+            already, and for several families.
+        first: The first family's prompts.
     """
 
     chosen: Chosen
@@ -44,54 +66,70 @@ class PlanEstimate:
 
     @property
     def own(self) -> Summary:
-        """What the run itself comes to: in its mode, over all families."""
+        """Return the cost of the run itself: in its mode, over all families."""
+        if self.total is not None:
+            return self.total
         mode = self.chosen.first.mode
-        return self.total or self.rows.get(mode, self.rows["single"])
+        return self.rows.get(mode, self.rows["single"])
 
 
 def estimate_plan(chosen: Chosen, terms: Terms) -> PlanEstimate:
-    """What a run would ask and cost. Raises SettingsError for terms or settings that nothing
-    can be reckoned with."""
+    """Return what a run would ask and cost.
+
+    Raises SettingsError for terms or settings that no cost can be computed with.
+    """
     terms.check()
     rows: dict[str, Summary] = {}
     notes = [chosen.note] if chosen.note else []
     first = bound = None
     for name, settings in chosen.families.items():
         with naming_family(name):
-            experiment = prepare(
-                settings if chosen.suite else _in_mode(settings, "single"), asked=False
-            )
+            family_settings = settings if chosen.suite else _in_mode(settings, "single")
+            experiment = prepare(family_settings, asked=False)
         notes += [note for note in notes_on(experiment) if note not in notes]
         first = first or experiment
         if chosen.suite:
-            rows[name] = _summary(experiment, terms, yardstick(experiment, terms))
+            rows[name] = _summary(experiment, terms, any_order=yardstick(experiment, terms))
         else:
             rows, bound = _by_mode(experiment, settings, terms)
-    assert first is not None  # a run has a family
-    total = sum_of(list(rows.values())) if chosen.suite else None
-    return PlanEstimate(chosen, terms, rows, total, tuple(notes), bound, first)
+
+    # A run has at least one family.
+    assert first is not None
+    return PlanEstimate(
+        chosen=chosen,
+        terms=terms,
+        rows=rows,
+        total=sum_of(list(rows.values())) if chosen.suite else None,
+        notes=tuple(notes),
+        bound=bound,
+        first=first,
+    )
 
 
 def _by_mode(
     single: Experiment, settings: Settings, terms: Terms
 ) -> tuple[dict[str, Summary], int | None]:
-    """A row a mode, and the bound."""
-    found, bound = yardstick(single, terms), None
-    rows = {mode: _summary(_as_mode(single, mode), terms, found) for mode in PLAIN}
-    if not single.ready:
-        experiment = prepare(_in_mode(settings, "bins"), asked=False)
-        rows["bins"] = _summary(experiment, terms, found)
-        bound = _bound(experiment)
-    return rows, bound
+    """Return the cost in each mode, and the bound of `PlanEstimate`."""
+    share = yardstick(single, terms)
+    rows = {mode: _summary(_as_mode(single, mode), terms, any_order=share) for mode in PLAIN}
+    if single.ready:
+        return rows, None
+    experiment = prepare(_in_mode(settings, "bins"), asked=False)
+    rows["bins"] = _summary(experiment, terms, any_order=share)
+    return rows, _bound(experiment)
 
 
 def notes_on(experiment: Experiment) -> list[str]:
-    """What a user should know of the settings before prompts are asked."""
-    return [*experiment.notes, *_lacking(experiment), *_tiny_depths(experiment.grid.depths)]
+    """Return what a user should know of the settings before prompts are sent."""
+    return [
+        *experiment.notes,
+        *_missing_packages(experiment),
+        *_tiny_depths(experiment.grid.depths),
+    ]
 
 
 def _tiny_depths(depths: Sequence[float]) -> list[str]:
-    """A line where depths look like shares: they are percents.
+    """Return a line if depths look like shares: they are percents.
 
     >>> _tiny_depths([0.0, 0.005]), _tiny_depths([0.0, 0.5])
     (['depths are percents: the deepest is 0.5 %. Half of the haystack is 50'], [])
@@ -102,42 +140,35 @@ def _tiny_depths(depths: Sequence[float]) -> list[str]:
     return [f"depths are percents: the deepest is {deepest:g} %. Half of the haystack is 50"]
 
 
-def _lacking(experiment: Experiment) -> list[str]:
-    """Which packages the model needs where it is asked, of those that are not installed
-    here."""
+def _missing_packages(experiment: Experiment) -> list[str]:
+    """Return a line with the packages that the model needs and that are not installed here."""
     missing = [name for name in experiment.traits.needs if find_spec(name) is None]
     if not missing:
         return []
     backend = experiment.settings.backend
     return [
         f"'{experiment.settings.model}' needs {' and '.join(missing)} where it is asked, not "
-        f"installed here. "
-        f"There, run: {install_line(backend)}"
+        f"installed here. There, run: {install_line(backend)}"
     ]
 
 
 def yardstick(experiment: Experiment, terms: Terms) -> float:
-    """What a server with prefix caching finds of the plain grid's tokens, asked in any
-    order."""
-    own = experiment.settings.mode in PLAIN
-    plain = (
-        _as_mode(experiment, "single")
-        if own
-        else prepare(_in_mode(experiment.settings, "single"), asked=False)
-    )
+    """Return the share of the plain grid's tokens that a server with prefix caching serves."""
+    if experiment.settings.mode in PLAIN:
+        plain = _as_mode(experiment, "single")
+    else:
+        plain = prepare(_in_mode(experiment.settings, "single"), asked=False)
     walked = WalkedTrials.of(plain, terms.workers or plain.workers)
     return any_order(walked, terms.cache_tokens, terms.cache_block)
 
 
 def _summary(experiment: Experiment, terms: Terms, any_order: float) -> Summary:
-    """What an experiment comes to, beside what any order finds."""
-    return summarise(
-        WalkedTrials.of(experiment, terms.workers or experiment.workers), terms, any_order
-    )
+    walked = WalkedTrials.of(experiment, terms.workers or experiment.workers)
+    return summarise(walked, terms, any_order=any_order)
 
 
 def _as_mode(experiment: Experiment, mode: str) -> Experiment:
-    """The same prompts in the other of `PLAIN`."""
+    """Return the same prompts in the other mode of `PLAIN`."""
     return replace(experiment, settings=experiment.settings.model_copy(update={"mode": mode}))
 
 
@@ -146,35 +177,41 @@ def _in_mode(settings: Settings, mode: str) -> Settings:
 
 
 def _bound(experiment: Experiment) -> int:
-    """Haystack tokens that no choice of positions inside the depth bins can go below, over all
-    repeats."""
-    grid, total = experiment.grid, 0
+    """Return the haystack tokens that no choice of positions inside the depth bins can go below.
+
+    It is a sum over all repeats.
+    """
+    grid = experiment.grid
     edges = bin_edges(grid.depths)
-    sized: dict[int, dict[int, int]] = defaultdict(dict)
+    sizes_by_repeat: dict[int, dict[int, int]] = defaultdict(dict)
     for trial in experiment.trials:
         for repeat, cell in trial.places:
-            sized[repeat][cell.length_tokens] = trial.prompt.haystack_tokens
-    for sizes in sized.values():
+            sizes_by_repeat[repeat][cell.length_tokens] = trial.prompt.haystack_tokens
+
+    total = 0
+    for sizes in sizes_by_repeat.values():
         total += lower_bound(make_bins([sizes[length] for length in grid.lengths], edges))
         if experiment.settings.order == "listed":
+            # All repeats have the same haystack.
             return total
     return total
 
 
 def sum_of(rows: Sequence[Summary]) -> Summary:
-    """Families one behind the other, each with all lanes. useful: what each of them could
-    use."""
+    """Return the cost of families one after the other, each with all lanes.
+
+    `useful` is the number of lanes that each family can use.
+    """
     sums: dict[str, Any] = {name: summed(getattr(row, name) for row in rows) for name in _SUMMED}
-    computed = [row.computed / max(1, row.lanes) for row in rows]
-    idle = sum(row.idle * each for row, each in zip(rows, computed, strict=True)) / max(
-        1.0, sum(computed)
-    )
+    lane_tokens = [row.computed / max(1, row.lanes) for row in rows]
+    idle_tokens = sum(row.idle * tokens for row, tokens in zip(rows, lane_tokens, strict=True))
+    # Tokens of each family in a single lane.
     alone = [row.computed - row.cut_loss for row in rows]
-    longest = sum(each / row.speed_up for row, each in zip(rows, alone, strict=True))
+    longest = sum(tokens / row.speed_up for row, tokens in zip(rows, alone, strict=True))
     return replace(
         rows[0],
         lanes=max(row.lanes for row in rows),
-        idle=idle,
+        idle=idle_tokens / max(1.0, sum(lane_tokens)),
         speed_up=sum(alone) / longest if longest else 1.0,
         useful=min(row.useful for row in rows),
         any_order=sum(row.any_order * row.asked for row in rows) / max(1, sums["asked"]),
