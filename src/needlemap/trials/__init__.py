@@ -1,4 +1,4 @@
-"""Trials: what settings come to, the prompts built from it, and their keys."""
+"""Make the trials of a run from its settings: every prompt, and its key."""
 
 from needlemap.trials.trial import (
     Keys,

@@ -1,10 +1,11 @@
-"""From settings to trials: every prompt of a run, built but not asked. Same settings, same
-bytes.
+"""Build every prompt of a run from its settings, without asking any.
+
+The same settings give the same bytes.
 
 Prompts that exist already, those of a set or of another run, are asked as they are: nothing is
-hidden, moved or cut to make them fit. One of a set stands at the asked length that is nearest
-to its own, by ratio, and at the depth nearest to that of its answer; where the set does not
-tell depths, all stand at depth 0.
+hidden, moved or cut to make them fit. A prompt of a set is shown at the asked length that is
+nearest to its own, by ratio, and at the depth nearest to that of its answer. If the set has
+no depths, all its prompts are shown at depth 0.
 """
 
 from __future__ import annotations
@@ -40,19 +41,22 @@ from needlemap.trials.leaks import (
 from needlemap.trials.repeat import TASKS_OWN, Repeat, scored_words
 from needlemap.trials.resolve import Resolved, foreign_vocabulary, resolve
 
-_REACH = sqrt(2)  # times beyond the shortest and longest asked length that a prompt may be
+# A prompt of a set may be so many times shorter or longer than all asked lengths.
+_REACH = sqrt(2)
 _MODES = ("exact", "single")
-_WORDLESS = ("judge", "levenshtein", "exact", "first", "logprob")  # scorers that read no key words
+# Scorers that do not read key words.
+_WORDLESS = ("judge", "levenshtein", "exact", "first", "logprob")
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment(Resolved):
-    """All of a run but its answers: what the settings come to, and the trials, lengths
-    outermost.
+    """Everything of a run except its answers.
 
-    haystacks: name and sha256 of each repeat's text; of prompts that exist already, of their file.
-    notes:
-    what a user should know before they are asked.
+    Attributes:
+        haystacks: Name and sha256 of each repeat's text; of prompts that exist already, of their
+            file.
+        trials: The trials, lengths outermost.
+        notes: What a user should know before they are asked.
     """
 
     haystacks: tuple[tuple[str, str], ...] = ()
@@ -63,42 +67,50 @@ class Experiment(Resolved):
     def of(
         cls, resolved: Resolved, trials: Iterable[Trial], notes: Sequence[str], **more: Any
     ) -> Experiment:
-        """What was resolved with its trials, each prompt once, and a note on those too long
-        for the model."""
-        known = {each.name: getattr(resolved, each.name) for each in fields(Resolved)}
+        """Add trials to resolved settings, each prompt once, and a note on those that are too long.
+
+        more: other fields.
+        """
         trials = share_prompts(trials)
-        trials += ask_twice(trials, resolved.settings.ask_twice, resolved.keys)
-        said = (*notes, *beyond(resolved, trials), *_early_notes(resolved))
-        return cls(**{**known, "trials": tuple(trials), "notes": said, **more})
+        trials += ask_twice(trials, resolved.settings.ask_twice, keys=resolved.keys)
+        values = {field.name: getattr(resolved, field.name) for field in fields(Resolved)}
+        values["trials"] = tuple(trials)
+        values["notes"] = (*notes, *beyond(resolved, trials), *_early_notes(resolved))
+        return cls(**(values | more))
 
     @property
     def tokens_asked(self) -> int:
-        """Prompt tokens of all requests, as lengths count them."""
+        """Return the prompt tokens of all requests, as lengths count them."""
         return sum(trial.prompt.tokens for trial in requests(self.trials))
 
     @property
     def tokens_fed(self) -> int | None:
-        """Prompt tokens of all requests as the model is fed them, where that is another
-        vocabulary."""
-        fed = sum(trial.prompt.asked_tokens for trial in requests(self.trials))
-        return fed if fed != self.tokens_asked else None
+        """Return the prompt tokens of all requests in the model's vocabulary, if it is another."""
+        tokens = sum(trial.prompt.asked_tokens for trial in requests(self.trials))
+        if tokens == self.tokens_asked:
+            return None
+        return tokens
 
     @property
     def given_away(self) -> list[str]:
-        """Questions that hold their own answers; those of prompts that exist already are as
-        they are."""
+        """Return the questions that hold their own answers.
+
+        Prompts that exist already are not looked at: they are asked as they are.
+        """
         if self.ready:
             return []
-        asked = (trial.item for trial in self.trials)
-        return given_away(asked, scored_words(self.scorer))
+        items = (trial.item for trial in self.trials)
+        return given_away(items, scored_words(self.scorer))
 
 
 def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
-    """Resolve everything and build every prompt. Raises NeedlemapError for whatever the user
-    can mend.
+    """Resolve the settings and build every prompt.
 
-    asked: False where no model is going to be: none is imported, and `asked` and `key` of
-    trials may differ. Raises TimeUp as soon as the command's time ends.
+    asked: False if no model is going to be asked: then none is imported, and `asked` and `key` of
+    trials may differ.
+
+    Raises NeedlemapError for anything that the user can correct, and TimeUp as soon as the
+    command's time has ended.
     """
     resolved = resolve(settings, asked=asked)
     lender = prompt_source_of(settings)
@@ -116,14 +128,16 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
             "--seek chooses its prompts by the answers: they are not known before it asks."
         )
     first = settings.first_repeat
-    each = [(number, resolved.grid) for number in range(first, first + settings.repeats)]
-    return prepare_haystacks(resolved, each)
+    repeats = [(number, resolved.grid) for number in range(first, first + settings.repeats)]
+    return prepare_haystacks(resolved, repeats)
 
 
-def prepare_haystacks(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Experiment:
-    """The trials of some repeats, each over its haystack at the cells of a grid. Raises
-    NeedlemapError."""
-    experiment = _prepare_built(resolved, each)
+def prepare_haystacks(resolved: Resolved, repeats: Sequence[tuple[int, Grid]]) -> Experiment:
+    """Build the trials of some repeats, each over its haystack at the cells of a grid.
+
+    Raises NeedlemapError.
+    """
+    experiment = _prepare_built(resolved, repeats)
     _refuse_unheard(experiment)
     refuse_rewarded(experiment.scorer, (trial.item for trial in experiment.trials))
     if resolved.settings.collisions != "warn":
@@ -131,158 +145,192 @@ def prepare_haystacks(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> E
     return experiment
 
 
-def _prepare_built(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Experiment:
+def _prepare_built(resolved: Resolved, repeats: Sequence[tuple[int, Grid]]) -> Experiment:
     haystacks: list[tuple[str, str]] = []
     trials: list[Trial] = []
     short: list[Trial] = []
-    index, repeat = cache(resolved.tokenizer.index), None
-    for number, grid in each:
-        part = resolved if grid is resolved.grid else replace(resolved, grid=grid)
-        repeat = Repeat.of(part, number, index, repeat if part is resolved else None)
+    index = cache(resolved.tokenizer.index)
+    repeat = None
+    for number, grid in repeats:
+        if grid is resolved.grid:
+            repeat = Repeat.of(resolved, number, index=index, before=repeat)
+        else:
+            at_grid = replace(resolved, grid=grid)
+            repeat = Repeat.of(at_grid, number, index=index, before=None)
         haystack = repeat.builder.haystack
         haystacks.append((haystack.name, haystack.sha256))
-        made = list(repeat.trials())
-        trials += made
-        short += [trial for trial in made if _holds_all(haystack, trial)]
-    notes = (*_notes(resolved, trials), *_ended(haystacks[0][0], short))
-    return Experiment.of(resolved, trials, notes, haystacks=tuple(haystacks))
+        repeat_trials = list(repeat.trials())
+        trials += repeat_trials
+        short += [trial for trial in repeat_trials if _ran_out(haystack, trial)]
+
+    notes = [*_notes(resolved, trials), *_short_notes(haystacks[0][0], short)]
+    return Experiment.of(resolved, trials, notes=notes, haystacks=tuple(haystacks))
 
 
-def _holds_all(haystack: Haystack, trial: Trial) -> bool:
-    """Whether a prompt is shorter than its length since the haystack ended."""
+def _ran_out(haystack: Haystack, trial: Trial) -> bool:
+    """Return True if a prompt is shorter than its length because the haystack ended."""
     prompt = trial.prompt
-    whole = prompt.haystack_tokens == len(haystack.text)
-    return haystack.ended and whole and prompt.off_by < 0
+    is_whole = prompt.haystack_tokens == len(haystack.text)
+    return haystack.ended and is_whole and prompt.off_by < 0
 
 
-def _ended(name: str, short: Sequence[Trial]) -> list[str]:
-    """That prompts hold all of a haystack and are shorter than their length."""
+def _short_notes(name: str, short: Sequence[Trial]) -> list[str]:
+    """Return a note on prompts that hold all of a haystack and are shorter than their length."""
     if not short:
         return []
-    held = max(trial.prompt.haystack_tokens for trial in short)
-    first = min(trial.cell.length_tokens for trial in short)
+    tokens = max(trial.prompt.haystack_tokens for trial in short)
+    shortest = min(trial.cell.length_tokens for trial in short)
     return [
-        f"haystack '{name}' ended after {held:,} tokens: prompts of {first:,} and more hold all of "
-        f"it and are shorter than their length, as OpenCompass makes them (each record has its own "
-        f"length: prompt.tokens). --haystack-repeat fills them"
+        f"haystack '{name}' ended after {tokens:,} tokens: prompts of {shortest:,} and more hold "
+        f"all of it and are shorter than their length, as OpenCompass makes them (each record has "
+        f"its own length: prompt.tokens). --haystack-repeat fills them"
     ]
 
 
 def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
-    """The trials of prompts that exist already: each is a repeat of its own, by its number in
-    the file.
+    """Build the trials of prompts that exist already.
 
-    Raises SettingsError for settings that they would not heed, and when none is near an asked
-    length.
+    Each prompt is a repeat of its own, with its number in the file. Raises SettingsError for
+    settings that would have no effect on them, and if none is near an asked length.
     """
-    settings, keys, wholes = resolved.settings, resolved.keys, task.prompts()
+    settings = resolved.settings
+    keys = resolved.keys
+    ready_prompts = task.prompts()
     _refuse_mode(settings)
-    given, index = settings.answer_prefix, cache(resolved.tokenizer.index)
+    index = cache(resolved.tokenizer.index)
     feeder = resolved.feeder or resolved.reader
-    prompts = [
-        whole_prompt(
-            whole,
-            resolved.traits,
-            index,
-            whole.item.answer_prefix if given == TASKS_OWN else given,
-            feeder,
+    prompts = []
+    for ready in ready_prompts:
+        prefix = settings.answer_prefix
+        if prefix == TASKS_OWN:
+            prefix = ready.item.answer_prefix
+        prompts.append(
+            whole_prompt(ready, resolved.traits, index=index, prefix=prefix, feeder=feeder)
         )
-        for whole in wholes
-    ]
-    depths_told = all(whole.depth is not None for whole in wholes)
+
+    has_depths = all(ready.depth is not None for ready in ready_prompts)
     trials = []
-    for number, (whole, prompt) in enumerate(zip(wholes, prompts, strict=True)):
+    for number, (ready, prompt) in enumerate(zip(ready_prompts, prompts, strict=True)):
         seconds_left()
         length = near_length(prompt.tokens + settings.reserve, resolved.grid.lengths)
-        if length is not None:
-            depth = _nearest(whole.depth or 0.0, resolved.grid.depths) if depths_told else 0.0
-            trials.append(Trial.of(keys, Cell(length, depth), number, whole.item, prompt))
+        if length is None:
+            continue
+        depth = _nearest(ready.depth or 0.0, resolved.grid.depths) if has_depths else 0.0
+        cell = Cell(length, depth)
+        trials.append(Trial.of(keys, cell, repeat=number, item=ready.item, prompt=prompt))
     if not trials:
         raise _far(sorted(prompt.tokens + settings.reserve for prompt in prompts))
-    notes = _set_notes(len(wholes) - len(trials), depths_told)
-    return Experiment.of(resolved, trials, notes, grid=_grid(trials), haystacks=(task.source(),))
-
-
-def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
-    """Another run's trials, asked of the settings' model. Raises SettingsError for one that
-    takes no chat."""
-    whole = {"grid": lent.grid, "task": lent.task, "haystacks": lent.haystacks}
-    trials = _lent_trials(resolved, lent)
-    return Experiment.of(resolved, trials, lent.notes, **whole)
-
-
-def _lent_trials(resolved: Resolved, lent: Experiment) -> list[Trial]:
-    """Another run's trials, asked of the settings' model."""
-    keys = resolved.keys
-    prompts = lent_prompts(resolved, [trial.prompt for trial in lent.trials], ready=lent.ready)
-    return [
-        replace(
-            Trial.of(keys, cell, repeat, each.item, prompt),
-            collisions=each.collisions,
-            haystack_repeated=each.haystack_repeated,
-        )
-        for each, prompt in zip(lent.trials, prompts, strict=True)
-        for repeat, cell in each.places
-        if not each.second
-    ]
-
-
-def _notes(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
-    """Which documents are read, which distractors show no value, and by what answers are
-    scored where a right one may score low for its wording."""
-    told = (*resolved.source.notes(), *valueless(resolved.settings.distractors, trials))
-    if resolved.settings.scorer != "auto" or resolved.scorer.name != WORDING:
-        return told
-    return (
-        *told,
-        "scored by wording (edit distance to the needle or --answer): a right answer in other "
-        "words scores "
-        "low. Say what a right answer must hold: --keywords WORD, or --answer with a piece of the "
-        "needle",
+    return Experiment.of(
+        resolved,
+        trials,
+        notes=_set_notes(len(ready_prompts) - len(trials), has_depths),
+        grid=_grid(trials),
+        haystacks=(task.source(),),
     )
 
 
+def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
+    """Build the trials of another run, asked of the settings' model.
+
+    Raises SettingsError for chat messages and a model that takes none.
+    """
+    return Experiment.of(
+        resolved,
+        _lent_trials(resolved, lent),
+        notes=lent.notes,
+        grid=lent.grid,
+        task=lent.task,
+        haystacks=lent.haystacks,
+    )
+
+
+def _lent_trials(resolved: Resolved, lent: Experiment) -> list[Trial]:
+    keys = resolved.keys
+    lenders_prompts = [trial.prompt for trial in lent.trials]
+    prompts = lent_prompts(resolved, lenders_prompts, ready=lent.ready)
+    trials = []
+    for lent_trial, prompt in zip(lent.trials, prompts, strict=True):
+        if lent_trial.second:
+            continue
+        for repeat, cell in lent_trial.places:
+            trial = Trial.of(keys, cell, repeat=repeat, item=lent_trial.item, prompt=prompt)
+            trials.append(
+                replace(
+                    trial,
+                    collisions=lent_trial.collisions,
+                    haystack_repeated=lent_trial.haystack_repeated,
+                )
+            )
+    return trials
+
+
+def _notes(resolved: Resolved, trials: Sequence[Trial]) -> list[str]:
+    """Return notes on what a user should know of built prompts.
+
+    They tell which documents are read, which distractors show no value, and by what answers are
+    scored if a right one may score low because of its wording.
+    """
+    notes = [*resolved.source.notes(), *valueless(resolved.settings.distractors, trials)]
+    if resolved.settings.scorer == "auto" and resolved.scorer.name == WORDING:
+        notes.append(
+            "scored by wording (edit distance to the needle or --answer): a right answer in other "
+            "words scores low. Say what a right answer must hold: --keywords WORD, or --answer "
+            "with a piece of the needle"
+        )
+    return notes
+
+
 def _refuse_unheard(experiment: Experiment) -> None:
-    """Raises SettingsError where a key word from the settings is looked for, and is in no
-    right answer."""
-    settings, words = experiment.settings, scored_words(experiment.scorer)
+    """Raise SettingsError for a key word of the settings that no right answer holds."""
+    settings = experiment.settings
+    words = scored_words(experiment.scorer)
     if words or (settings.keywords and experiment.scorer.name not in _WORDLESS):
         refuse_unheard((trial.item for trial in experiment.trials), words)
 
 
-def _early_notes(resolved: Resolved) -> tuple[str, ...]:
-    """What is known of how a model will be asked, before it is loaded."""
+def _early_notes(resolved: Resolved) -> list[str]:
+    """Return what is known of how a model will be asked, before it is loaded."""
     traits = resolved.traits
+    notes = list(traits.notes)
     foreign = foreign_vocabulary(resolved.settings, traits, resolved.tokenizer)
-    return (*traits.notes, foreign) if foreign else traits.notes
+    if foreign:
+        notes.append(foreign)
+    return notes
 
 
 def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
-    """What to say of prompts that the model has no positions for. Raises SettingsError if all
-    are such."""
-    most, room = resolved.settings.most_tokens, resolved.traits.positions
-    sizes = {trial.cell.length_tokens: trial.prompt.asked_tokens + most for trial in trials}
-    long = sorted(length for length, size in sizes.items() if room is not None and size > room)
-    if not long:
+    """Return a note on prompts that the model has no positions for.
+
+    Raises SettingsError if that is true of all of them.
+    """
+    positions = resolved.traits.positions
+    budget = resolved.settings.most_tokens
+    sizes = {trial.cell.length_tokens: trial.prompt.asked_tokens + budget for trial in trials}
+    if positions is None:
         return ()
-    fitting = sorted(set(sizes) - set(long))
+    too_long = sorted(length for length, size in sizes.items() if size > positions)
+    if not too_long:
+        return ()
+
+    fitting = sorted(set(sizes) - set(too_long))
     advice = f"Use --lengths up to {max(fitting):,}." if fitting else "Use shorter --lengths."
     option = backend_or_default(resolved.settings.backend).longer.format(max(sizes.values()))
-    said = (
-        f"'{resolved.settings.model}' has {room:,} positions, and a prompt of length {long[-1]:,} "
-        f"takes "
-        f"{sizes[long[-1]]:,} with its answer: {len(long)} of {len(sizes)} lengths are refused. "
-        f"{advice}"
-        f"{f' To try all the same: --model-options {option}' if option else ''}"
+    if option:
+        advice = f"{advice} To try all the same: --model-options {option}"
+    note = (
+        f"'{resolved.settings.model}' has {positions:,} positions, and a prompt of length "
+        f"{too_long[-1]:,} takes {sizes[too_long[-1]]:,} with its answer: {len(too_long)} of "
+        f"{len(sizes)} lengths are refused. {advice}"
     )
     if not fitting:
-        raise SettingsError(said)
-    return (said,)
+        raise SettingsError(note)
+    return (note,)
 
 
 def near_length(tokens: int, lengths: Sequence[int]) -> int | None:
-    """The asked length nearest to a number of tokens, by ratio; None half an octave beyond
-    both ends.
+    """Return the asked length nearest to a number of tokens, by ratio.
+
+    Return None if it is more than half an octave from all of them.
 
     >>> (
     ...     near_length(4000, [4096, 8192]),
@@ -297,22 +345,31 @@ def near_length(tokens: int, lengths: Sequence[int]) -> int | None:
 
 
 def _far(sizes: Sequence[int]) -> SettingsError:
-    """What to say when no prompt, of these many tokens, is near an asked length."""
+    """Return the error for prompts of which none is near an asked length.
+
+    sizes: their tokens, ascending.
+    """
     count = 1 + round(log2(sizes[-1] / sizes[0]))
     lengths = f"{sizes[0]}:{sizes[-1]}:{count}:log" if count > 1 else str(sizes[-1])
     return SettingsError(
         f"No prompt of the set is near an asked length: they have {sizes[0]:,} to {sizes[-1]:,} "
-        f"tokens, "
-        f"answers included. Type: --lengths {lengths}"
+        f"tokens, answers included. Type: --lengths {lengths}"
     )
 
 
 def whole_prompt(
-    whole: ReadyPrompt, traits: Traits, index: Index, prefix: str = "", feeder: Feeder | None = None
+    ready: ReadyPrompt,
+    traits: Traits,
+    index: Index,
+    prefix: str = "",
+    feeder: Feeder | None = None,
 ) -> Prompt:
-    """A prompt as it is asked. Raises SettingsError for a conversation and a model that takes
-    one text."""
-    rows = list(whole.messages)
+    """Return a prompt that exists already, as it is asked.
+
+    index: tokenises a text. prefix: the answer's beginning. feeder: makes the ids that the model
+    sees. Raises SettingsError for a conversation and a model that takes one text.
+    """
+    rows = list(ready.messages)
     if not traits.chat:
         if len(rows) > 1:
             raise SettingsError(
@@ -322,80 +379,96 @@ def whole_prompt(
         rows = [(TEXT, rows[0][1] + prefix)]
     elif prefix:
         rows.append(("assistant", prefix))
-    question = whole.item.question
+
+    question = ready.item.question
+    messages: list[Message] = []
     if traits.render is not None and not feeder:
         role, text = rows[-1]
         head, tail = traits.render([*rows[:-1], (role, text + MARK)])
-        messages: tuple[Message, ...] = (Message(TEXT, (*_parted(head, question), tail.span())),)
+        messages.append(Message(TEXT, (*_parted(head, question), tail.span())))
     else:
-        texts = [(role, index(text.encode())) for role, text in rows]
-        messages = tuple(Message(role, _parted(text, question)) for role, text in texts)
+        for role, text in rows:
+            messages.append(Message(role, _parted(index(text.encode()), question)))
+
     sizes = [sum(map(len, message.spans)) for message in messages]
     longest = sizes.index(max(sizes))
-    made = Prompt(messages, context=(longest, 0, 1), tokens=sum(sizes))
-    made = replace(made, question=question, answer_prefix=prefix)
-    return feeder.seen(made) if feeder else made
+    prompt = Prompt(
+        tuple(messages),
+        context=(longest, 0, 1),
+        tokens=sum(sizes),
+        question=question,
+        answer_prefix=prefix,
+    )
+    return feeder.seen(prompt) if feeder else prompt
 
 
 def lent_prompts(resolved: Resolved, prompts: Iterable[Prompt], *, ready: bool) -> Iterator[Prompt]:
-    """Another run's prompts, the same bytes, with the ids that the settings' model is fed.
+    """Yield another run's prompts, the same bytes, with the ids that the settings' model is fed.
 
-    ready: whether each is a text of its own. Raises SettingsError for messages and a model
+    ready: whether each is a text of its own. Raises SettingsError for chat messages and a model
     that takes one text.
     """
-    feeder, feed, haystack = resolved.feeder, None, None
+    feeder = resolved.feeder
+    feed = haystack = None
     for lent in prompts:
         prompt = replace(lent, fed=(), ids_sha256="")
         if prompt.chat and not resolved.traits.chat:
             raise SettingsError(
                 f"These prompts are chat messages, and '{resolved.settings.model}' takes one text. "
-                f"Use a "
-                f"chat model, or the prompts of a run whose model takes one text."
+                f"Use a chat model, or the prompts of a run whose model takes one text."
             )
         longest = max(prompt.context_spans, key=len, default=prompt.spans[0]).text
         if feeder is not None and not ready and longest is not haystack:
-            haystack, feed = longest, Feed(feeder, longest)
-        yield feed.fed(prompt) if feed else feeder.seen(prompt) if feeder else prompt
+            haystack = longest
+            feed = Feed(feeder, longest)
+
+        if feed is not None:
+            yield feed.fed(prompt)
+        elif feeder is not None:
+            yield feeder.seen(prompt)
+        else:
+            yield prompt
 
 
 def _parted(text: TokenText, question: str) -> tuple[Span, ...]:
-    """A text as two spans, of which the second begins with the question; one where it holds
-    none.
+    """Return a text as two spans, of which the second starts with the question.
 
-    So a reader of the context, as the baselines are, does not find the question there.
+    So a reader of the context, as the baselines are, does not find the question there. A text that
+    does not hold the question is one span.
     """
-    at = text.data.rfind(question.encode()) if question else -1
-    cut = int(np.searchsorted(text.offsets, at, side="right")) - 1
-    return (text.span(0, cut), text.span(cut)) if at > 0 and cut > 0 else (text.span(),)
+    start = text.data.rfind(question.encode()) if question else -1
+    cut = int(np.searchsorted(text.offsets, start, side="right")) - 1
+    if start <= 0 or cut <= 0:
+        return (text.span(),)
+    return text.span(0, cut), text.span(cut)
 
 
 def _refuse_mode(settings: Settings) -> None:
     if settings.mode not in _MODES:
         raise SettingsError(
             f"Task '{settings.task}' asks prompts as they are, and mode '{settings.mode}' would "
-            f"change them. "
-            f"Give --mode exact or single."
+            f"change them. Give --mode exact or single."
         )
 
 
 def _nearest(depth: float, depths: Sequence[float]) -> float:
-    return min(depths, key=lambda each: abs(each - depth))
+    return min(depths, key=lambda other: abs(other - depth))
 
 
 def _grid(trials: Sequence[Trial]) -> Grid:
-    """The lengths and depths that occur."""
-    lengths, depths = (
-        {getattr(trial.cell, axis) for trial in trials} for axis in ("length_tokens", "depth")
-    )
+    """Return the grid of the lengths and depths that occur."""
+    lengths = {trial.cell.length_tokens for trial in trials}
+    depths = {trial.cell.depth for trial in trials}
     return Grid(tuple(sorted(lengths)), tuple(sorted(depths)))
 
 
-def _set_notes(left_out: int, depths_told: bool) -> tuple[str, ...]:
+def _set_notes(left_out: int, has_depths: bool) -> list[str]:
+    """Return notes on the prompts of a set. left_out: how many are near no asked length."""
     notes = []
     if left_out:
         notes.append(f"{left_out:,} prompts are near no asked length and are left out")
-    if not depths_told:
+    if not has_depths:
         notes.append(
             "the set does not tell where answers stand: all its prompts are shown at depth 0"
         )
-    return tuple(notes)
+    return notes

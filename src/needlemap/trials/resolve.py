@@ -1,5 +1,4 @@
-"""From settings to the things that they name: grid, traits, tokenizer, task, scorer, template,
-source."""
+"""Resolve settings to what they name: grid, traits, tokenizer, task, scorer, template, source."""
 
 from __future__ import annotations
 
@@ -34,20 +33,37 @@ _SUFFIX = {"english": "en", "chinese": "zh"}
 # Request fields by which a server makes other tokens of the same messages.
 REWRITING = frozenset(
     {
-        *("add_generation_prompt", "add_special_tokens", "chat_template", "continue_final_message"),
-        *("documents", "suffix", "tools", "truncate_prompt_tokens"),
+        "add_generation_prompt",
+        "add_special_tokens",
+        "chat_template",
+        "continue_final_message",
+        "documents",
+        "suffix",
+        "tools",
+        "truncate_prompt_tokens",
     }
 )
-ANY = "o200k_base"  # counts lengths where neither we nor the server know the model's vocabulary
+# Counts lengths if neither we nor the server know the model's vocabulary.
+ANY = "o200k_base"
 _DIGITS = {"none": None, "round": 0, "truncate": -1}
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a run's settings come to. traits: what the model takes. tokenizer: counts lengths.
-    feeder: set for a model that is fed the ids of whole texts. reader: tells which ids a server's
-    model sees, if
-    known."""
+    """What a run's settings name.
+
+    Attributes:
+        settings: The settings.
+        grid: The cells.
+        traits: What the model takes.
+        tokenizer: Counts lengths.
+        task: The task.
+        scorer: The scorer.
+        template: Wraps the haystack and the question.
+        source: Where the haystack's documents come from.
+        feeder: Makes the ids of whole texts, if the model is fed these.
+        reader: Makes the ids that a server's model sees, if they are known.
+    """
 
     settings: Settings
     grid: Grid
@@ -62,40 +78,49 @@ class Resolved:
 
     @property
     def keys(self) -> Keys:
-        """What makes the keys of the run's trials."""
-        counted = self.tokenizer.fingerprint
-        other = self.feeder if not self.feeds_counted else None
-        vocabularies = f"{counted}+{other.fingerprint}" if other else counted
-        shared = settings_hash(self.settings, vocabularies, self.traits.weights)
-        drawn = self.settings.temperature != 0  # also where a server's own is left to it
-        return Keys(shared, self.scorer, self.feeds_counted, drawn, self.stops)
+        """Return what makes the keys of the run's trials."""
+        vocabularies = self.tokenizer.fingerprint
+        if self.feeder is not None and not self.feeds_counted:
+            vocabularies = f"{vocabularies}+{self.feeder.fingerprint}"
+        return Keys(
+            shared=settings_hash(self.settings, vocabularies, weights=self.traits.weights),
+            scorer=self.scorer,
+            ids=self.feeds_counted,
+            # Without a temperature, a server takes its own.
+            drawn=self.settings.temperature != 0,
+            stops=self.stops,
+        )
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """Texts that end an answer, as the template of the prompts says. None where prompts are
-        as an older tool's, which scores all that a model says, unless a template was named; and
-        none of prompts that exist already."""
-        settings, template = self.settings, self.template
-        if (lender := prompt_source_of(settings)) is not None:
+        """Return the texts that end an answer, as the template of the prompts sets them.
+
+        There are none for prompts that exist already. There are none for prompts like an older
+        tool's, which scores all that a model writes, unless a template was named.
+        """
+        settings = self.settings
+        template = self.template
+        lender = prompt_source_of(settings)
+        if lender is not None:
             template = make_template(lender, traits_unasked(lender))
         elif self.ready:
             return ()
-        older = settings.placement != "sentence" and settings.template == "auto"
-        return () if older else template.stop
+        is_older = settings.placement != "sentence" and settings.template == "auto"
+        return () if is_older else template.stop
 
     @property
     def feeds_counted(self) -> bool:
-        """Whether the model is fed the ids of whole texts, in the vocabulary that counts."""
+        """Return True if the model is fed the ids of whole texts, in the vocabulary that counts."""
         return self.feeder is not None and self.feeder.counts
 
     @property
     def ready(self) -> bool:
-        """Whether the task's prompts exist already."""
+        """Return True if the task's prompts exist already."""
         return self.task.ready
 
     @property
     def counts_own(self) -> bool:
-        """Whether lengths count the tokens of the model's own vocabulary, as far as is known."""
+        """Return True if lengths count tokens of the model's own vocabulary, as far as is known."""
         if self.settings.tokenizer in ("server", self.traits.tokenizer):
             return True
         foreign = foreign_vocabulary(self.settings, self.traits, self.tokenizer)
@@ -103,14 +128,15 @@ class Resolved:
 
     @property
     def workers(self) -> int:
-        """How many prompts are asked at a time."""
+        """Return how many prompts are asked at a time."""
         return 1 if self.traits.serial else self.settings.concurrency
 
 
 def resolve(settings: Settings, *, asked: bool = True) -> Resolved:
-    """Everything that the settings name. Raises NeedlemapError for whatever the user can mend.
+    """Resolve everything that the settings name.
 
-    asked: whether the model is going to be, so that a function of the user's may be imported.
+    asked: whether the model is going to be asked, so that a function of the user's may be imported.
+    Raises NeedlemapError for anything that the user can correct.
     """
     grid = make_grid(
         settings.lengths,
@@ -121,70 +147,82 @@ def resolve(settings: Settings, *, asked: bool = True) -> Resolved:
     check_size(len(grid.lengths) * len(grid.depths) * settings.repeats)
     traits = model_traits(settings) if asked else traits_unasked(settings)
     check_request(settings, traits)
-    lender, task = prompt_source_of(settings), make_task(settings)
-    tokenizer = (
-        load_tokenizer(lender, traits_unasked(lender))
-        if lender
-        else load_tokenizer(settings, traits)
-    )
+    lender = prompt_source_of(settings)
+    task = make_task(settings)
+    if lender:
+        tokenizer = load_tokenizer(lender, traits_unasked(lender))
+    else:
+        tokenizer = load_tokenizer(settings, traits)
     feeder = make_feeder(settings, traits, tokenizer)
     check_depths(settings, task, grid)
-    scorer, template = make_scorer(settings, task, traits), make_template(settings, traits)
-    source = make_source(settings)
-    reader = make_reader(settings, traits, tokenizer)
     return Resolved(
-        settings, grid, traits, tokenizer, task, scorer, template, source, feeder, reader
+        settings=settings,
+        grid=grid,
+        traits=traits,
+        tokenizer=tokenizer,
+        task=task,
+        scorer=make_scorer(settings, task, traits),
+        template=make_template(settings, traits),
+        source=make_source(settings),
+        feeder=feeder,
+        reader=make_reader(settings, traits, tokenizer),
     )
 
 
 def model_traits(settings: Settings) -> Traits:
-    """What the named model takes. Raises SettingsError for an unknown back end or a name
-    without one."""
+    """Return what the named model takes.
+
+    Raises SettingsError for an unknown back end, or a name without one.
+    """
+    backend = settings.backend
     if not settings.model_name:
-        known = sorted(installed("models"))
-        typed = f"{settings.backend}/NAME" if settings.backend in known else served(settings.model)
+        backends = sorted(installed("models"))
+        example = f"{backend}/NAME" if backend in backends else served(settings.model)
         raise SettingsError(
-            f"'{settings.model}' is not BACKEND/NAME. Type for example --model {typed}. Back ends: "
-            f"{', '.join(known)}."
+            f"'{settings.model}' is not BACKEND/NAME. Type for example --model {example}. "
+            f"Back ends: {', '.join(backends)}."
         )
-    flags = flags_of(settings.backend, settings.model_name)
-    if flags and settings.backend not in installed("models"):
-        raise SettingsError(f"'{settings.backend}' is asked at its address. Type: {flags}")
-    if settings.backend not in installed("models"):
-        if own := _own_name(settings.backend):
+    flags = flags_of(backend, settings.model_name)
+    if backend not in installed("models"):
+        if flags:
+            raise SettingsError(f"'{backend}' is asked at its address. Type: {flags}")
+        own_name = _own_name(backend)
+        if own_name:
             raise SettingsError(
-                f"'{settings.backend}' is called {own} here. Type: --model "
-                f"{own}/{settings.model_name}"
+                f"'{backend}' is called {own_name} here. Type: --model "
+                f"{own_name}/{settings.model_name}"
             )
         raise SettingsError(
-            f"Unknown model '{settings.backend}'. "
-            f"{did_you_mean(settings.backend, installed('models'))} A server: --model "
-            f"{served(settings.model_name)} --base-url http://HOST:PORT/v1"
+            f"Unknown model '{backend}'. {did_you_mean(backend, installed('models'))} A server: "
+            f"--model {served(settings.model_name)} --base-url http://HOST:PORT/v1"
         )
-    return find_backend(settings.backend).traits(settings.model_name, model_options(settings))
+    return find_backend(backend).traits(settings.model_name, model_options(settings))
 
 
 def _own_name(backend: str) -> str:
-    """Our name of a back end that other tools call so; '' for none."""
-    names = (
-        name
-        for name in installed("models")
-        if backend.casefold() in backend_or_default(name).also_called
-    )
-    return next(names, "")
+    """Return our name of a back end that other tools call so, or '' if there is none."""
+    for name in installed("models"):
+        if backend.casefold() in backend_or_default(name).also_called:
+            return name
+    return ""
 
 
 def traits_unasked(settings: Settings) -> Traits:
-    """As `model_traits`, without importing a user's function: its name may come from a
-    stranger's file."""
+    """Return what the named model takes, without importing a user's function.
+
+    The function's name may come from a stranger's file.
+    """
     if settings.backend == "python":
-        return Traits(tokenizer="cl100k_base")  # as PythonModel says of every function
+        # PythonModel has these traits for every function.
+        return Traits(tokenizer="cl100k_base")
     return model_traits(settings)
 
 
 def model_options(settings: Settings) -> dict[str, Any]:
-    """The back end's options, those that are settings of their own included. Raises
-    SettingsError."""
+    """Return the back end's options, with those that are settings of their own.
+
+    Raises SettingsError if one of the latter is given as an option.
+    """
     options = dict(settings.model_options)
     if "trust_remote_code" in options:
         raise SettingsError("trust_remote_code is a setting of its own. Type: --trust-remote-code")
@@ -194,22 +232,23 @@ def model_options(settings: Settings) -> dict[str, Any]:
 
 
 def check_request(settings: Settings, traits: Traits) -> None:
-    """Raises SettingsError for a request field that the model would not heed."""
-    if traits.needs:  # it is asked in this process
+    """Raise SettingsError for a request field that has no effect on the model."""
+    if traits.needs:
+        # A model in this process reads the stop strings itself.
         stop_strings(settings.request)
     if traits.request is None:
         return
     for name in settings.request:
         if name not in traits.request:
-            known = did_you_mean(name, traits.request) if traits.request else "It takes none."
-            raise SettingsError(f"'{settings.model}' does not heed --request {name}=... {known}")
+            hint = did_you_mean(name, traits.request) if traits.request else "It takes none."
+            raise SettingsError(f"'{settings.model}' does not heed --request {name}=... {hint}")
 
 
 def make_feeder(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Feeder | None:
-    """What feeds a model the ids of whole texts; None for one that is fed text, or the ids of
-    spans.
+    """Return what feeds a model the ids of whole texts.
 
-    Raises SettingsError for tokens that lengths already hold.
+    Return None for a model that is fed text, or the ids of spans. Raises SettingsError for framing
+    tokens that lengths already include.
     """
     if traits.render is None or traits.tokenizer is None:
         return None
@@ -222,25 +261,24 @@ def make_feeder(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
             f"'{settings.model}' is fed token ids, its chat template's too. Leave --framing-tokens "
             f"out."
         )
-    return Feeder(own, traits.render, counts) if traits.whole or not counts else None
+    if counts and not traits.whole:
+        return None
+    return Feeder(own, traits.render, counts=counts)
 
 
 def make_reader(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Feeder | None:
-    """What a server's model sees, where --tokenizer names the model's own files here; None
-    where it does not.
+    """Return what makes the ids that a server's model sees.
 
-    Fields that change what the server makes of a text leave nothing to know.
+    Return None if they are not known: if --tokenizer does not name the model's own files here, or
+    if a request field changes what the server makes of a text.
     """
     path = path_of(settings.tokenizer)
-    folder = None if path is None else path if path.is_dir() else path.parent
-    unlike = settings.model_options.get("system_role") or REWRITING & settings.request.keys()
-    if (
-        not backend_or_default(settings.backend).renders
-        or settings.prompts_of
-        or unlike
-        or folder is None
-        or not (folder / TOKENIZER).is_file()
-    ):
+    if path is None or not backend_or_default(settings.backend).renders or settings.prompts_of:
+        return None
+    if settings.model_options.get("system_role") or REWRITING & settings.request.keys():
+        return None
+    folder = path if path.is_dir() else path.parent
+    if not (folder / TOKENIZER).is_file():
         return None
     variables = settings.request.get("chat_template_kwargs")
     options = variables if isinstance(variables, dict) else {}
@@ -256,22 +294,24 @@ def make_reader(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
 
 
 def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:
-    """The tokenizer that the settings name, or the model's own; where that is not known here
-    the server's, and ANY where the server shows none. Raises NeedlemapError."""
+    """Return the tokenizer that the settings name, or the model's own.
+
+    If that is not known here, return the server's, or ANY if the server shows none. Raises
+    NeedlemapError.
+    """
     if settings.tokenizer == "server":
         return _server_tokenizer(settings)
     if settings.tokenizer != "auto":
         return load(settings.tokenizer)
     if traits.tokenizer is None:
-        return _asked_for(settings)
-    # reports name the tokenizer of a model fed with ids by its model: its path is of this machine
-    # only
+        return _server_tokenizer_or_any(settings)
+    # The tokenizer of a model that is fed ids has the model's name in reports: its path is only
+    # known on this machine.
     return load(traits.tokenizer, settings.model if traits.render is not None else None)
 
 
-def _asked_for(settings: Settings) -> Tokenizer:
-    """The tokenizer of the server itself, else ANY, for a model whose vocabulary is not known
-    here."""
+def _server_tokenizer_or_any(settings: Settings) -> Tokenizer:
+    """Return the server's tokenizer, or ANY, for a model whose vocabulary is not known here."""
     if settings.base_url:
         with suppress(VocabularyMissing):
             return _server_tokenizer(settings)
@@ -279,8 +319,7 @@ def _asked_for(settings: Settings) -> Tokenizer:
 
 
 def foreign_vocabulary(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> str:
-    """What to say where lengths count another vocabulary's tokens, and nobody chose it; ''
-    where they do not."""
+    """Return a note if lengths count another vocabulary's tokens and nobody chose it, or ''."""
     if settings.tokenizer != "auto" or traits.tokenizer is not None or tokenizer.name != ANY:
         return ""
     return (
@@ -298,60 +337,73 @@ def _server_tokenizer(settings: Settings) -> Tokenizer:
     sent = Sent(str(key_env), backend.headers_variable)
     wait_for(settings.base_url, settings.wait, sent)
     # Not kept: servers change their model.
-    made: Tokenizer = find("tokenizers", "server")(settings.base_url, sent)
-    return made
+    tokenizer: Tokenizer = find("tokenizers", "server")(settings.base_url, sent)
+    return tokenizer
 
 
 def check_depths(settings: Settings, task: Task, grid: Grid) -> None:
-    """Raises SettingsError for several depths of a task to which they mean nothing."""
+    """Raise SettingsError for several depths of a task that has no use for them."""
     if task.depthless and len(grid.depths) > 1:
         raise SettingsError(
             f"Task '{settings.task}' asks about the whole text, so depths mean nothing to it. Ask "
-            f"one, and "
-            f"more repeats: --depths 50 --repeats {len(grid.depths) * settings.repeats}"
+            f"one, and more repeats: --depths 50 --repeats {len(grid.depths) * settings.repeats}"
         )
 
 
 def ready_prompts(settings: Settings) -> bool:
-    """Whether the named task's prompts exist already: its grid then only says where they are
-    shown."""
+    """Return True if the named task's prompts exist already.
+
+    Its grid then only sets where they are shown.
+    """
     return find_kind("tasks", settings.task, Task).ready
 
 
 def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
-    """The scorer that the settings, or else the task, name. SettingsError if the model cannot
-    feed it."""
+    """Return the scorer that the settings name, or else the task's.
+
+    Raises SettingsError if the scorer needs what the model does not give.
+    """
     name = task.scorer if settings.scorer == "auto" else settings.scorer
-    own = task.scorer_options if name == task.scorer else {}
-    made = find_scorer(name)(**{**own, **settings.scorer_options})
-    if made.passes and not traits.teacher:
+    options = dict(task.scorer_options) if name == task.scorer else {}
+    scorer = find_scorer(name)(**(options | settings.scorer_options))
+    if scorer.passes and not traits.teacher:
         raise SettingsError(
             f"Scorer '{name}' needs the model's own probabilities of an answer, which "
-            f"'{settings.model}' "
-            f"does not give. Use --model hf/PATH or {served()}, or another --scorer."
+            f"'{settings.model}' does not give. Use --model hf/PATH or {served()}, or another "
+            f"--scorer."
         )
-    one_prompt = {
-        "--closed-book": settings.closed_book,
-        "--seek": settings.seek is not None,
-    }
-    if made.passes[1:] and any(one_prompt.values()):
-        flag = next(flag for flag, given in one_prompt.items() if given)
+    if scorer.passes[1:]:
+        _refuse_one_prompt(settings, name)
+    return scorer
+
+
+def _refuse_one_prompt(settings: Settings, scorer: str) -> None:
+    """Raise SettingsError for a flag that has one prompt, with a scorer that needs several."""
+    flag = ""
+    if settings.closed_book:
+        flag = "--closed-book"
+    elif settings.seek is not None:
+        flag = "--seek"
+    if flag:
         raise SettingsError(
-            f"Scorer '{name}' gives the model each answer behind several prompts, and {flag} "
+            f"Scorer '{scorer}' gives the model each answer behind several prompts, and {flag} "
             f"asks one. Leave {flag} out, or give another --scorer."
         )
-    return made
 
 
 def make_template(settings: Settings, traits: Traits) -> Template:
-    """The template that the settings name; auto: chat or plain text as the model takes it."""
+    """Return the template that the settings name.
+
+    'auto' is a chat template for a model that takes messages, and plain text for others.
+    """
     if settings.template != "auto":
         return load_template(settings.template)
-    return load_template(f"{'chat' if traits.chat else 'text'}-{_SUFFIX[settings.language]}")
+    kind = "chat" if traits.chat else "text"
+    return load_template(f"{kind}-{_SUFFIX[settings.language]}")
 
 
 def make_source(settings: Settings) -> Source:
-    """The haystack's source, with the settings that it takes."""
+    """Return the haystack's source, with the settings that it takes. Raises SettingsError."""
     if settings.haystack not in installed("haystacks") and Path(settings.haystack).exists():
         raise SettingsError(
             f"--haystack names a kind, and '{settings.haystack}' is a path. "
@@ -370,44 +422,57 @@ def make_source(settings: Settings) -> Source:
     if not settings.haystack_path:
         raise SettingsError(f"Haystack '{settings.haystack}' needs --haystack-path.")
     options = {"file_list": settings.file_list} if settings.file_list else {}
-    made: Source = kind(settings.haystack_path, **options)
-    return made
+    source: Source = kind(settings.haystack_path, **options)
+    return source
 
 
 def make_builder(
     resolved: Resolved, repeat: int, background: Background | None = None
 ) -> PromptBuilder:
-    """The builder of one repeat's prompts, over as much haystack as the longest one needs."""
+    """Return the builder of one repeat's prompts, over as much haystack as the longest one needs.
+
+    background: the haystack that the task brings along; None for the settings'.
+    """
     settings = resolved.settings
-    haystack = make_haystack(resolved, repeat, background)
-    units = background is not None and background.unit != "sentence"
+    haystack = make_haystack(resolved, repeat, background=background)
+    has_units = background is not None and background.unit != "sentence"
     options: dict[str, Any] = {
         "counts": settings.counts,
         "reserve_tokens": settings.reserve,
-        "reserved_by": "--max-answer-tokens"
-        if settings.reserve_tokens is None
-        else "--reserve-tokens",
+        "reserved_by": "--reserve-tokens",
         "ids": resolved.traits.render is not None and resolved.feeder is None,
         "ends": background is not None and not background.source.endless,
     }
-    if units or settings.placement == "sentence":
+    if settings.reserve_tokens is None:
+        options["reserved_by"] = "--max-answer-tokens"
+    if has_units or settings.placement == "sentence":
         anchor = resolved.task.anchor_tokens(repeat, settings.seed)
-        return PromptBuilder(haystack, resolved.tokenizer, units=units, anchor=anchor, **options)
-    chained = settings.diff / 100 if settings.spread == "chain-as-coded" else None
-    options["chained"] = chained
-    return find_kind("builders", settings.placement, PromptBuilder)(
-        haystack, resolved.tokenizer, **options
-    )
+        return PromptBuilder(
+            haystack, resolved.tokenizer, units=has_units, anchor=anchor, **options
+        )
+
+    is_chain = settings.spread == "chain-as-coded"
+    options["chained"] = settings.diff / 100 if is_chain else None
+    builder = find_kind("builders", settings.placement, PromptBuilder)
+    return builder(haystack, resolved.tokenizer, **options)
 
 
 def make_haystack(resolved: Resolved, repeat: int, background: Background | None) -> Haystack:
-    """The text of one repeat: the task's own, or the settings'."""
-    settings, tokenizer = resolved.settings, resolved.tokenizer
+    """Return the text of one repeat: the task's own, or the settings'."""
+    settings = resolved.settings
+    tokenizer = resolved.tokenizer
     needed = max(1, max(resolved.grid.lengths) - settings.reserve)
     if background is not None:
-        source, unit = background.source, background.unit
-        guess, needed = bytes_a_token(source, tokenizer), needed if source.endless else 1
-        return assemble(source, tokenizer, needed, joined="text", unit=unit, bytes_a_token=guess)
+        source = background.source
+        return assemble(
+            source,
+            tokenizer,
+            # A source that ends is read whole.
+            needed if source.endless else 1,
+            joined="text",
+            unit=background.unit,
+            bytes_a_token=bytes_a_token(source, tokenizer),
+        )
     return assemble(
         resolved.source,
         tokenizer,
@@ -418,5 +483,6 @@ def make_haystack(resolved: Resolved, repeat: int, background: Background | None
         repeat=repeat,
         repeat_allowed=settings.haystack_repeat,
         shuffle=settings.shuffle,
-        may_end=settings.placement == "token" and settings.joined == "tokens",  # as OpenCompass
+        # OpenCompass lets haystacks end.
+        may_end=settings.placement == "token" and settings.joined == "tokens",
     )
