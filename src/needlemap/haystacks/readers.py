@@ -1,10 +1,12 @@
-"""A file's text: plain text here, HTML and PDF by this file as a program, in a process of its own.
+"""Read a file's text: plain text here, HTML and PDF in a process of its own.
 
-A stranger's document is data: nothing in it is run or fetched, and the process that reads it gets
-little time and memory, none of the environment's secrets, and is ended where it takes more. Of
-needlemap that imports the errors and the clock alone. It reads {"kind", "bytes"} and so many bytes
-from its input, writes {"bytes"} and the text, or {"error"}, and so on until its input ends. Each
-document gets `SECONDS` of processor time, all of them `MEMORY` bytes.
+A stranger's document is data: nothing in it is run or fetched. The process that reads it gets
+little time and memory and none of the environment's secrets, and is ended if it takes more. This
+file is that process's program. Of needlemap it imports only the errors and the clock.
+
+The program reads {"kind", "bytes"} and so many bytes from its input. It writes {"bytes"} and the
+text, or {"error"}, and repeats that until its input ends. Each document gets `SECONDS` of processor
+time, and all documents together `MEMORY` bytes.
 """
 
 from __future__ import annotations
@@ -28,12 +30,19 @@ from threading import Lock, Timer
 from needlemap.deadline import seconds_left
 from needlemap.errors import HaystackError
 
-MOST_BYTES = 256 << 20  # of one file
-SECONDS, MEMORY = 30, 1 << 30
-MOST_TEXT = 64 << 20  # bytes
-_FEW_NULS = 0.1  # of a text's characters: a disk's image has more, and so has UTF-16 without a mark
-WAIT_S = 4 * SECONDS  # for a reader on a busy machine
-READERS = {"html": "inscriptis", "pdf": "pypdf"}  # and their packages
+# Bytes of one file.
+MOST_BYTES = 256 << 20
+# Limits of the process that reads documents.
+SECONDS = 30
+MEMORY = 1 << 30
+# Bytes of one text.
+MOST_TEXT = 64 << 20
+# Share of a text's characters. The image of a disk has more, and so has UTF-16 without a mark.
+_FEW_NULS = 0.1
+# For a reader on a busy machine.
+WAIT_S = 4 * SECONDS
+# Packages by the kind of file that they read.
+READERS = {"html": "inscriptis", "pdf": "pypdf"}
 _ENVIRONMENT = (
     "PATH",
     "PYTHONPATH",
@@ -51,11 +60,11 @@ _MARKS = {
 
 
 class Unreadable(Exception):
-    """Why a file is left out, in a few words."""
+    """A file is left out. The message has the reason in a few words."""
 
 
 def read_bytes(file: Path) -> bytes:
-    """A file's bytes. Raises Unreadable for one without permission, or too large."""
+    """Return a file's bytes. Raises Unreadable for one that is forbidden or too large."""
     try:
         if file.stat().st_size > MOST_BYTES:
             raise Unreadable(f"larger than {MOST_BYTES >> 20} MB: split -C 200M makes smaller ones")
@@ -67,8 +76,11 @@ def read_bytes(file: Path) -> bytes:
 
 
 def decoded(raw: bytes, file: Path, marks: Mapping[bytes, str] = _MARKS) -> str:
-    """A text of UTF-8, or of UTF-16 with a mark, as text mode reads it. Raises HaystackError
-    for another, Unreadable for what is hardly text."""
+    """Decode a text of UTF-8, or of UTF-16 with a mark, as Python's text mode does.
+
+    marks: encodings by the mark that a text starts with. Raises HaystackError for another encoding,
+    and Unreadable for something that is hardly text.
+    """
     mark = next((mark for mark in marks if raw.startswith(mark)), b"")
     encoding = marks.get(mark, "utf-8")
     try:
@@ -77,8 +89,7 @@ def decoded(raw: bytes, file: Path, marks: Mapping[bytes, str] = _MARKS) -> str:
         offset = error.start + len(mark)
         raise HaystackError(
             f"'{file}' is not {encoding[:6].upper()}: bad byte 0x{raw[offset]:02x} at offset "
-            f"{offset}. "
-            f"Convert it, for instance: iconv -f latin1 -t utf-8"
+            f"{offset}. Convert it, for instance: iconv -f latin1 -t utf-8"
         ) from None
     nuls = text.count("\0")
     if nuls > _FEW_NULS * len(text):
@@ -87,9 +98,9 @@ def decoded(raw: bytes, file: Path, marks: Mapping[bytes, str] = _MARKS) -> str:
 
 
 def read_text(file: Path, *, marks: bool = True) -> str:
-    """A text file's text. marks: whether a first mark says how it is written; else it is a
-    part of the text.
+    """Return the text of a text file.
 
+    marks: whether a mark at its start tells how it is encoded; if not, it is a part of the text.
     Raises HaystackError with the reason.
     """
     try:
@@ -99,23 +110,26 @@ def read_text(file: Path, *, marks: bool = True) -> str:
 
 
 def missing_readers(kinds: set[str]) -> list[str]:
-    """Those of some kinds of files whose reader is not installed."""
+    """Return the kinds of files whose reader is not installed."""
     return sorted(kind for kind in kinds if kind in READERS and find_spec(READERS[kind]) is None)
 
 
 def converted(file: Path, kind: str) -> str:
-    """The text of an HTML or PDF file. Raises Unreadable, HaystackError for HTML in another
-    encoding."""
+    """Return the text of an HTML or PDF file.
+
+    Raises Unreadable, and HaystackError for HTML in another encoding.
+    """
     stat = file.stat()
-    text, why = _converted(file, kind, stat.st_size, stat.st_mtime_ns)
-    if why:
-        raise Unreadable(why)
+    text, reason = _converted(file, kind, stat.st_size, stat.st_mtime_ns)
+    if reason:
+        raise Unreadable(reason)
     return text
 
 
-@lru_cache(512)  # each repeat, and each mode of a plan, reads the same
+# Each repeat, and each mode of a plan, reads the same files.
+@lru_cache(512)
 def _converted(file: Path, kind: str, _size: int, _changed: int) -> tuple[str, str]:
-    """A file's text, and why it has none."""
+    """Return a file's text, and the reason why it has none, or ''."""
     try:
         data = read_bytes(file)
         if kind == "html":
@@ -128,33 +142,38 @@ def _converted(file: Path, kind: str, _size: int, _changed: int) -> tuple[str, s
 
 @cache
 def _process() -> Process:
-    """The one process of this program that reads documents, ended with it."""
-    made = Process()
-    atexit.register(made.close)
-    return made
+    """Return the one process of this program that reads documents. It ends with the program."""
+    process = Process()
+    atexit.register(process.close)
+    return process
 
 
 class Process:
-    """A reader in a process of its own, which is started when it is asked, and again where it
-    ended."""
+    """A reader in a process of its own.
+
+    It starts with the first document, and again after it has ended.
+    """
 
     def __init__(self, wait_s: float = WAIT_S) -> None:
-        self._wait_s, self._lock = wait_s, Lock()
+        self._wait_s = wait_s
+        self._lock = Lock()
         self._running: subprocess.Popen[bytes] | None = None
 
     def text(self, kind: str, data: bytes) -> bytes:
-        """A document's text as UTF-8. Raises Unreadable."""
+        """Return a document's text as UTF-8. Raises Unreadable."""
         with self._lock:
             process = self._running or self._start()
             timer = Timer(seconds_left(self._wait_s), process.kill)
             timer.start()
             try:
                 reply = _ask(process, kind, data)
-            except (OSError, ValueError):  # it is no more
+            except (OSError, ValueError):
+                # The process has ended.
                 self.close()
-                seconds_left()  # a command's own limit has words of its own
-                most = f"{SECONDS} s or {MEMORY >> 30} GB"
-                raise Unreadable(f"takes more than {most} to read") from None
+                # The command's own limit has an error of its own.
+                seconds_left()
+                limits = f"{SECONDS} s or {MEMORY >> 30} GB"
+                raise Unreadable(f"takes more than {limits} to read") from None
             finally:
                 timer.cancel()
         if isinstance(reply, str):
@@ -162,28 +181,32 @@ class Process:
         return reply
 
     def close(self) -> None:
-        """End it, if it runs."""
-        process, self._running = self._running, None
+        """End the process if it runs."""
+        process = self._running
+        self._running = None
         if process is not None:
             process.kill()
             process.communicate()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        variables = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         self._running = subprocess.Popen(
             [sys.executable, "-P", __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=kept,
+            env=variables,
         )
         return self._running
 
 
 def _ask(process: subprocess.Popen[bytes], kind: str, data: bytes) -> bytes | str:
-    """The text, or the reason why the document has none. Raises OSError or ValueError where
-    the process ended."""
-    source, sink = process.stdout, process.stdin
+    """Return a document's text as UTF-8 bytes, or the reason why it has none as str.
+
+    Raises OSError or ValueError if the process has ended.
+    """
+    source = process.stdout
+    sink = process.stdin
     if source is None or sink is None:
         raise ValueError("no pipes")
     sink.write(json.dumps({"kind": kind, "bytes": len(data)}).encode() + b"\n" + data)
@@ -198,38 +221,43 @@ def _ask(process: subprocess.Popen[bytes], kind: str, data: bytes) -> bytes | st
 
 
 def pdf_text(data: bytes) -> str:
-    """The pages of a PDF, a blank line between. Raises whatever pypdf does, and ValueError
-    with what that passed over where no text is left."""
+    """Return the pages of a PDF, with a blank line between.
+
+    Raises anything that pypdf raises, and ValueError with pypdf's first warning if no text is left.
+    """
     from pypdf import PdfReader
 
-    passed_over = _heard("pypdf")
+    warnings = _warnings_of("pypdf")
     reader = PdfReader(io.BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
         raise ValueError("it is encrypted")
-    parts, size = [], 0
+    pages = []
+    size = 0
     for page in reader.pages:
-        parts.append(page.extract_text())
-        size += len(parts[-1])
+        pages.append(page.extract_text())
+        size += len(pages[-1])
         if size > MOST_TEXT:
             raise MemoryError
-    text = "\n\n".join(filter(None, (part.strip() for part in parts)))
-    if passed_over and not text:
-        raise ValueError(passed_over[0])
+    text = "\n\n".join(filter(None, (page.strip() for page in pages)))
+    if warnings and not text:
+        raise ValueError(warnings[0])
     return text
 
 
-def _heard(logger: str) -> list[str]:
-    """What a library warns of from now on, which it else writes to the terminal."""
-    said: list[str] = []
+def _warnings_of(logger: str) -> list[str]:
+    """Return a list that collects a library's warnings, which are not written to the terminal."""
+    messages: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger(logger).handlers = [handler]
-    return said
+    return messages
 
 
 def html_text(data: bytes) -> str:
-    """What a page shows, without scripts, styles and what stands there for browsers without
-    scripts."""
+    """Return the text that a page shows.
+
+    Scripts and styles are left out, and so is text for browsers without scripts.
+    """
     from inscriptis.css_profiles import CSS_PROFILES
     from inscriptis.html_engine import Inscriptis
     from inscriptis.html_properties import Display
@@ -238,15 +266,15 @@ def html_text(data: bytes) -> str:
     from lxml.etree import ParserError
     from lxml.html import HTMLParser, document_fromstring
 
-    unseen = {tag: HtmlElement(tag=tag, display=Display.none) for tag in ("noscript", "template")}
-    whole = HTMLParser(
-        encoding="utf-8", huge_tree=True
-    )  # else what is deep or long is cut without a word
+    hidden = {tag: HtmlElement(tag=tag, display=Display.none) for tag in ("noscript", "template")}
+    # Without `huge_tree`, a deep or long page is cut without a warning.
+    parser = HTMLParser(encoding="utf-8", huge_tree=True)
     try:
-        tree = document_fromstring(data, parser=whole)
-    except ParserError:  # nothing in it
+        tree = document_fromstring(data, parser=parser)
+    except ParserError:
+        # There is nothing in it.
         return ""
-    text: str = Inscriptis(tree, ParserConfig(css={**CSS_PROFILES["relaxed"], **unseen})).get_text()
+    text: str = Inscriptis(tree, ParserConfig(css={**CSS_PROFILES["relaxed"], **hidden})).get_text()
     return "\n".join(line.rstrip() for line in text.splitlines()).strip()
 
 
@@ -254,19 +282,21 @@ KINDS: dict[str, Callable[[bytes], str]] = {"pdf": pdf_text, "html": html_text}
 
 
 def limit_memory() -> None:
-    """No more memory than `MEMORY`, no files and no dumps of memory, where the system can hold
-    to it."""
+    """Limit memory to `MEMORY`, and allow no files and no dumps of memory.
+
+    Does nothing if the system has no such limits.
+    """
     with suppress(ImportError):
         import resource
 
-        kinds = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_AS: MEMORY}
-        for kind, most in kinds.items():
+        limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_AS: MEMORY}
+        for kind, limit in limits.items():
             with suppress(ValueError, OSError):
-                resource.setrlimit(kind, (most, most))
+                resource.setrlimit(kind, (limit, limit))
 
 
 def limit_time() -> None:
-    """So many seconds of processor time from now on."""
+    """Limit processor time to `SECONDS` from now on."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -275,12 +305,13 @@ def limit_time() -> None:
 
 
 def read(kind: str, data: bytes) -> bytes:
-    """A document's text as UTF-8. Raises ValueError with the reason, and MemoryError."""
+    """Return a document's text as UTF-8. Raises ValueError with the reason, or MemoryError."""
     try:
         text = KINDS[kind](data)
     except MemoryError:
         raise
-    except Exception as error:  # of whatever a stranger's file brings a reader to
+    except Exception as error:
+        # A stranger's file can bring a reader to raise anything.
         raise ValueError(" ".join(str(error).split())[:120] or type(error).__name__) from None
     encoded = text.encode("utf-8", "replace")
     if len(encoded) > MOST_TEXT:
@@ -291,13 +322,14 @@ def read(kind: str, data: bytes) -> bytes:
 def main() -> None:
     """Answer until the input ends, or memory does."""
     limit_memory()
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    source = sys.stdin.buffer
+    sink = sys.stdout.buffer
     while line := source.readline():
-        asked = json.loads(line)
-        data = source.read(asked["bytes"])
+        request = json.loads(line)
+        data = source.read(request["bytes"])
         limit_time()
         try:
-            text = read(asked["kind"], data)
+            text = read(request["kind"], data)
             sink.write(json.dumps({"bytes": len(text)}).encode() + b"\n" + text)
         except ValueError as error:
             sink.write(json.dumps({"error": str(error)}).encode() + b"\n")

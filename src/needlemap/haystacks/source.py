@@ -1,4 +1,4 @@
-"""A source of documents in a fixed order, and one without an end."""
+"""Define sources of documents: in a fixed order, and without an end."""
 
 from __future__ import annotations
 
@@ -9,55 +9,70 @@ from itertools import count, islice
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One background text. name: unique within its source; text: paragraphs separated by a blank
-    line."""
+    """One background text.
+
+    Attributes:
+        name: Unique within its source.
+        text: Paragraphs separated by a blank line.
+    """
 
     name: str
     text: str
 
 
 class Source:
-    """Gives documents in a fixed order. name: what reports call it. endless: whether `documents`
-    never stops.
+    """Gives documents in a fixed order.
 
-    One of many files has `parts`, of which only those are read that a prompt needs.
+    A source of many files has `parts`, of which only those are read that a prompt needs.
+
+    Attributes:
+        name: The name in reports.
+        endless: Whether `documents` never stops.
     """
 
     name: str
     endless: bool = False
 
     def documents(self, first: int = 0) -> Iterator[Document]:
-        """The documents in listed order, from number `first` on, afresh each time it is
-        called."""
+        """Return the documents in listed order, from number `first` on.
+
+        Each call starts again.
+        """
         raise NotImplementedError
 
     @property
     def parts(self) -> int | None:
-        """How many parts there are, each read when it is wanted; None: it is read in its order
-        alone."""
+        """Return how many parts there are, each of which is read when it is needed.
+
+        None for a source that can only be read in its order.
+        """
         return None
 
     def part(self, number: int) -> list[Document]:
-        """The documents of a part."""
+        """Return the documents of a part."""
         raise NotImplementedError
 
     def notes(self) -> list[str]:
-        """What was read so far and what was not, with the reasons, in a line each."""
+        """Return a line on what was read so far, and a line on what was not, with the reasons."""
         return []
 
 
 class Stream(Source):
-    """Documents without end, of so many pieces each. PIECES: of a document. Override `pieces`."""
+    """Documents without end. Override `pieces`.
+
+    Attributes:
+        PIECES: How many pieces a document has.
+    """
 
     endless = True
     PIECES = 32
 
     def pieces(self) -> Iterator[str]:
-        """Texts without end, the same ones each time it is called."""
+        """Yield texts without end, the same ones on each call."""
         raise NotImplementedError
 
     def documents(self, first: int = 0) -> Iterator[Document]:
-        """Documents of some pieces each."""
+        """Return documents of `PIECES` pieces each."""
         pieces = self.pieces()
         texts = ("".join(islice(pieces, self.PIECES)) for _ in count())
         numbered = (Document(f"{self.name}:{number}", text) for number, text in enumerate(texts))

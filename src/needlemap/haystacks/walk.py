@@ -1,7 +1,7 @@
-"""Which files of a folder and its subfolders may be read, and why the others are not.
+"""Find the files of a folder and its subfolders that may be read, and why the others may not.
 
-It leaves out hidden files, folders of dependencies, names of key files, links that leave the
-folder, and pipes, devices and the like. It opens no file.
+Hidden files, folders of dependencies, names of key files, links that leave the folder, pipes and
+devices are left out. No file is opened.
 """
 
 from __future__ import annotations
@@ -45,14 +45,22 @@ _KEYS = re.compile(
     r"|\.(env|pem|key|p12|pfx|jks|keystore|kdbx|ppk|gpg)(\.|$)",
     re.IGNORECASE,
 )
-_MOST_FILES = 200_000  # more is a slip of the finger, not a haystack
-_MOST_NAMES = 8  # that are told of one kind
+# A folder with more files is a typing error, not a haystack.
+_MOST_FILES = 200_000
+# Names in a list. The others are counted.
+_MOST_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that may be read. name: its path in the folder, with '/' on any machine, as it may be
-    shown."""
+    """A file that may be read.
+
+    Attributes:
+        name: Its path in the folder, with '/' on any machine, without control characters.
+        path: Its path on this machine.
+        kind: 'text', 'lines', 'html' or 'pdf'.
+        size: Its bytes.
+    """
 
     name: str
     path: Path
@@ -62,8 +70,15 @@ class File:
 
 @dataclass(slots=True)
 class FoundFiles:
-    """What a folder holds. left_out: why, by name; hidden, empty: how many; others: how many, by
-    suffix."""
+    """What a folder holds.
+
+    Attributes:
+        files: The files that may be read.
+        left_out: Why a file or folder is left out, by its name.
+        hidden: How many hidden files there are.
+        empty: How many empty files.
+        others: How many files no reader knows, by their suffix.
+    """
 
     files: list[File] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -73,17 +88,22 @@ class FoundFiles:
 
     @property
     def not_read(self) -> list[str]:
-        """The files left out and why: some by name, the others counted."""
-        told = [f"{name} ({why})" for name, why in sorted(self.left_out.items())]
-        told += [f"{self.hidden:,} hidden"] if self.hidden else []
-        told += [f"{self.empty:,} empty"] if self.empty else []
-        others = f"{self.others.total():,} of other kinds ({counts_of(self.others)})"
-        return [*told, *([others] if self.others else [])]
+        """Return the files left out and why: some by name, the others counted."""
+        lines = [f"{name} ({reason})" for name, reason in sorted(self.left_out.items())]
+        if self.hidden:
+            lines.append(f"{self.hidden:,} hidden")
+        if self.empty:
+            lines.append(f"{self.empty:,} empty")
+        if self.others:
+            lines.append(f"{self.others.total():,} of other kinds ({counts_of(self.others)})")
+        return lines
 
 
 def find_files(path: Path) -> FoundFiles:
-    """What may be read at a path. Raises HaystackError where nothing is, or it may not be
-    looked at."""
+    """Find what may be read at a path.
+
+    Raises HaystackError if there is nothing, or if it is forbidden.
+    """
     found = FoundFiles()
     try:
         stat = path.stat()
@@ -105,9 +125,11 @@ def find_files(path: Path) -> FoundFiles:
 
 
 def _walk(root: Path, found: FoundFiles) -> None:
-    """All files of a folder and its subfolders. Raises HaystackError when there are too many
-    of them."""
-    real, waiting, seen = root.resolve(), [(root, "")], 0
+    """Add the files of a folder and its subfolders. Raises HaystackError if there are too many."""
+    resolved_root = root.resolve()
+    # Folders that are not read yet, each with what stands before its files' names.
+    waiting = [(root, "")]
+    seen = 0
     while waiting:
         folder, prefix = waiting.pop()
         try:
@@ -132,11 +154,11 @@ def _walk(root: Path, found: FoundFiles) -> None:
                 else:
                     waiting.append((Path(entry.path), f"{prefix}{entry.name}/"))
             else:
-                _add(entry, name, real, found)
+                _add(entry, name, root=resolved_root, found=found)
 
 
 def entries_of(folder: Path) -> list[os.DirEntry[str]]:
-    """What a folder holds. Raises HaystackError for one that may not be read."""
+    """Return what a folder holds. Raises HaystackError for one that may not be read."""
     try:
         with os.scandir(folder) as entries:
             return list(entries)
@@ -155,8 +177,13 @@ def _is_dependency(entry: os.DirEntry[str]) -> bool:
 
 
 def _add(entry: os.DirEntry[str], name: str, root: Path, found: FoundFiles) -> None:
-    """A file among those to read, or among those that are left out."""
-    kind, path = SUFFIXES.get(Path(entry.name).suffix.lower()), Path(entry.path)
+    """Add a file to those to read, or to those that are left out.
+
+    name: as in `File`. root: the folder that a link must not leave.
+    """
+    path = Path(entry.path)
+    suffix = Path(entry.name).suffix.lower()
+    kind = SUFFIXES.get(suffix)
     if _KEYS.search(entry.name):
         found.left_out[name] = "its name says that it holds a key"
         return
@@ -164,19 +191,21 @@ def _add(entry: os.DirEntry[str], name: str, root: Path, found: FoundFiles) -> N
         found.left_out[f"{name}/"] = "a link to a folder"
         return
     if kind is None:
-        found.others[Path(entry.name).suffix.lower() or "no suffix"] += 1
+        found.others[suffix or "no suffix"] += 1
         return
-    why = _why_not(entry, path, root)
-    if why:
-        found.left_out[name] = why
-    elif size := entry.stat().st_size:
-        found.files.append(File(name, path, kind, size))
+    reason = _why_not(entry, path, root)
+    if reason:
+        found.left_out[name] = reason
+        return
+    size = entry.stat().st_size
+    if size:
+        found.files.append(File(name, path, kind=kind, size=size))
     else:
         found.empty += 1
 
 
 def _why_not(entry: os.DirEntry[str], path: Path, root: Path) -> str:
-    """Why a file is not to be read, as far as that is known before."""
+    """Return why a file must not be read, as far as that is known before, or ''."""
     try:
         if entry.is_symlink():
             target = path.resolve(strict=True)
@@ -198,17 +227,21 @@ def _forbidden(path: Path) -> HaystackError:
 
 
 def _nowhere(path: Path) -> str:
-    text, hub = f"No file or folder at '{path}'. Give one with --haystack-path.", ""
+    message = f"No file or folder at '{path}'. Give one with --haystack-path."
     if len(path.parts) == 2 and not path.is_absolute():
-        hub = f" A data set on the Hugging Face hub: --haystack hub --haystack-path {path}"
-    return text + hub
+        return (
+            f"{message} A data set on the Hugging Face hub: --haystack hub --haystack-path {path}"
+        )
+    return message
 
 
 def empty(path: str, found: FoundFiles) -> HaystackError:
-    """The error for a folder without a document that may be read."""
-    held = f" It holds {some(found.not_read)}." if found.not_read else ""
+    """Return the error for a folder without a document that may be read."""
+    holds = ""
+    if found.not_read:
+        holds = f" It holds {some(found.not_read)}."
     return HaystackError(
-        f"Folder '{path}' holds no document that can be read.{held} Readable: {_readable()}."
+        f"Folder '{path}' holds no document that can be read.{holds} Readable: {_readable()}."
     )
 
 
@@ -217,16 +250,14 @@ def _readable() -> str:
 
 
 def counts_of(kinds: Counter[str]) -> str:
-    return some(
-        [
-            f"{count:,} {kind}"
-            for kind, count in sorted(kinds.items(), key=lambda row: (-row[1], row))
-        ]
-    )
+    """Return how many there are of each kind, the most frequent ones first."""
+    rows = sorted(kinds.items(), key=lambda row: (-row[1], row))
+    return some([f"{count:,} {kind}" for kind, count in rows])
 
 
 def some(names: Iterable[str]) -> str:
-    """Names, or the first of many."""
-    listed = list(names)
-    more = len(listed) - _MOST_NAMES
-    return ", ".join(listed[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+    """Return names, or the first of many and how many more there are."""
+    names = list(names)
+    listed = ", ".join(names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{listed} and {more:,} more" if more > 0 else listed
