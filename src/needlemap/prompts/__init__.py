@@ -1,12 +1,12 @@
-"""A prompt: messages of spans. Text, ids and length are derived from it; building one copies
-nothing.
+"""Define prompts: messages of spans, from which text, ids and length are derived without a copy.
 
-Wording is in `prompts/templates.py`, where needles go is in `prompts/placement.py`.
+`prompts/templates.py` has the wording, and `prompts/placement.py` chooses where needles are
+inserted.
 
-A seam is where two spans meet. Tokens merge there, so adding up the spans' tokens is wrong by
-one in nine prompts of ten. Only the neighbourhood of a seam can differ: a window from a safe
-cut before it to one after it is counted again (measured in 44,100 prompts: no miss, 18 to 63
-microseconds a prompt).
+A seam is where two spans meet. Tokens merge there, so the sum of the spans' tokens is wrong by one
+in nine prompts of ten. Only the neighbourhood of a seam can differ: a window from a safe cut before
+it to one after it is counted again (measured on 44,100 prompts: no miss, 18 to 63 microseconds a
+prompt).
 """
 
 from needlemap.prompts.prompt import TEXT, Message, PlacedNeedle, Prompt, placed, restored

@@ -1,11 +1,10 @@
-"""Prompts as the token ids that a model sees: those of the whole text, its chat template
-included.
+"""Make the token ids that a model sees: those of the whole prompt, its chat template included.
 
-A server is sent text, so a model in this process is fed what a server of the same weights
-would make of it. Another vocabulary may count lengths: OpenCompass counts gpt-4's tokens
-whatever the model. A haystack is tokenised once: of a prompt only the windows around its seams
-are, from a safe cut before each to one behind it, as lengths are counted too. Where that
-cannot be trusted, whole prompts are tokenised.
+A server is sent text, so a model in this process is fed the ids that a server of the same weights
+would make of that text. Lengths may be counted in another vocabulary: OpenCompass counts gpt-4's
+tokens for every model. A haystack is tokenised once. Of each prompt, only the windows around its
+seams are tokenised, from a safe cut before each seam to one after it, as lengths are counted too.
+If that is not reliable, whole prompts are tokenised.
 """
 
 from __future__ import annotations
@@ -26,8 +25,11 @@ from needlemap.text.tokens import Cuts, Span, Tokenizer, TokenText
 if TYPE_CHECKING:
     from needlemap.prompts.placement import Frame
 
-_SAMPLE = 64  # tokens of a haystack that stand for it
-_ENDS = 4  # tokens at either end of a window that must be the haystack's own
+# Tokens of a haystack that stand for all of it.
+_SAMPLE = 64
+# Tokens at either end of a window that must be the haystack's own.
+_ENDS = 4
+# Roles and texts.
 Rows = tuple[tuple[str, str], ...]
 
 
@@ -35,9 +37,12 @@ Rows = tuple[tuple[str, str], ...]
 class Feeder:
     """The vocabulary and the chat template of a model.
 
-    counts: whether lengths are counted in this vocabulary, what the template adds included.
-    fed: whether the model is fed the ids; else a server makes them of the text. marks:
-    spellings of special tokens, which a server takes for those.
+    Attributes:
+        tokenizer: The vocabulary.
+        render: Applies the chat template.
+        counts: Whether lengths are counted in this vocabulary, with what the template adds.
+        fed: Whether the model is fed the ids; if not, a server makes them of the text.
+        marks: Spellings of special tokens. A server takes them for these tokens.
     """
 
     tokenizer: Tokenizer
@@ -48,12 +53,12 @@ class Feeder:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of what it makes of any text: vocabulary, template, first token."""
+        """Return the hash of what it makes of any text: vocabulary, template, first token."""
         around = [bytes(part.data) for part in self.render([(TEXT, f"a{MARK}b")])]
         return f"{self.tokenizer.fingerprint}:{hashlib.sha256(b'|'.join(around)).hexdigest()[:16]}"
 
     def whole(self, rows: Rows) -> tuple[Span, ...]:
-        """A text without a haystack of ours, tokenised as a whole."""
+        """Return the spans of texts without a haystack of ours, tokenised as a whole."""
         return tuple(part.span() for part in self.render(rows) if len(part))
 
     def seen(
@@ -62,44 +67,49 @@ class Feeder:
         make: Callable[[Prompt], tuple[Span, ...]] | None = None,
         haystack: TokenText | None = None,
     ) -> Prompt:
-        """A prompt with what the model sees of it, if that is known. make: makes its spans;
-        else its text is tokenised as a whole. haystack: a text in it that spells no special
-        token."""
+        """Return a prompt with what the model sees of it, if that is known.
+
+        make: makes its spans; without it, its text is tokenised as a whole. haystack: a text in it
+        that spells no special token.
+        """
         if not self.fed and self.is_open(prompt, haystack):
             return prompt
         try:
             spans = make(prompt) if make else self.whole(rows_of(prompt))
-        except SettingsError:  # its template refuses these messages
+        except SettingsError:
+            # The template refuses these messages.
             if self.fed:
                 raise
             return prompt
-        known = replace(prompt, ids_sha256=ids_sha256(spans))
+
+        prompt = replace(prompt, ids_sha256=ids_sha256(spans))
         if not self.fed:
-            return known
-        return replace(
-            known, fed=spans, tokens=sum(map(len, spans)) if self.counts else prompt.tokens
-        )
+            return prompt
+        tokens = sum(map(len, spans)) if self.counts else prompt.tokens
+        return replace(prompt, fed=spans, tokens=tokens)
 
     def is_open(self, prompt: Prompt, haystack: TokenText | None = None) -> bool:
-        """Whether a server may make other ids of a prompt: where it spells special tokens, or
-        begins the answer, which servers take in different ways."""
-        spans = (
-            span
+        """Return True if a server may make other ids of a prompt.
+
+        It may if the prompt spells special tokens, or starts the answer: servers treat that in
+        different ways.
+        """
+        if prompt.messages[-1].role == "assistant":
+            return True
+        return any(
+            self.spelt(bytes(span.data))
             for message in prompt.messages
             for span in message.spans
             if span.text is not haystack
         )
-        return prompt.messages[-1].role == "assistant" or any(
-            self.spelt(bytes(span.data)) for span in spans
-        )
 
     def spelt(self, data: bytes) -> bool:
-        """Whether a text spells a special token."""
+        """Return True if a text spells a special token."""
         return any(mark in data for mark in self.marks)
 
 
 def ids_sha256(spans: Iterable[Span]) -> str:
-    """Hash of token ids, as whole numbers of 32 bits, the lowest byte first."""
+    """Return the hash of token ids, as integers of 32 bits, the lowest byte first."""
     digest = hashlib.sha256()
     for span in spans:
         digest.update(np.ascontiguousarray(span.ids, "<i4").data)
@@ -107,11 +117,14 @@ def ids_sha256(spans: Iterable[Span]) -> str:
 
 
 class Feed:
-    """Feeds a model the prompts of one haystack; remembers what it has tokenised.
+    """Feeds a model the prompts of one haystack, and remembers what it has tokenised.
 
-    haystack: as the counting vocabulary tokenised it. cuts: its own, where that is the model's
-    vocabulary and the text was tokenised as a whole. known: whether its counts add up there; None:
-    that is tried.
+    Args:
+        feeder: The vocabulary and the chat template of the model.
+        haystack: The text as the counting vocabulary tokenised it.
+        cuts: The cuts of that text, if the vocabulary is the model's and the text was tokenised as
+            a whole.
+        known: Whether the model's counts add up at these cuts; None to try.
     """
 
     def __init__(
@@ -121,67 +134,79 @@ class Feed:
         cuts: Cuts | None = None,
         known: bool | None = None,
     ) -> None:
-        self._feeder, self._counted = feeder, haystack
+        self._feeder = feeder
+        self._counted = haystack
         self._own = feeder.tokenizer.index(haystack.data) if cuts is None else haystack
         self._cuts = cuts or Cuts.of(self._own)
         self._plain = None if feeder.spelt(haystack.data) else haystack
-        same = self._own.data == haystack.data
+        is_same = self._own.data == haystack.data
         if known is None:
-            known = same and adds_up(feeder.tokenizer, self._own, self._cuts)
-        self.windowed = same and known
-        self._rendered, self._window = cache(feeder.render), cache(self._tokenised)
+            known = is_same and adds_up(feeder.tokenizer, self._own, self._cuts)
+        self.windowed = is_same and known
+        self._rendered = cache(feeder.render)
+        self._window = cache(self._tokenised)
 
     def fed(self, prompt: Prompt) -> Prompt:
-        """The prompt with what the model sees of it, if that is known."""
-        made = self._feeder.seen(prompt, self._spans, self._plain)
-        return replace(made, off_by=prompt.off_by + made.tokens - prompt.tokens)
+        """Return the prompt with what the model sees of it, if that is known."""
+        seen = self._feeder.seen(prompt, make=self._spans, haystack=self._plain)
+        return replace(seen, off_by=prompt.off_by + seen.tokens - prompt.tokens)
 
     def _spans(self, prompt: Prompt) -> tuple[Span, ...]:
-        return (self._pieced(prompt) if self.windowed else None) or self._feeder.whole(
-            rows_of(prompt)
-        )
+        pieced = self._pieced(prompt) if self.windowed else None
+        return pieced or self._feeder.whole(rows_of(prompt))
 
     def framed(self, frame: Frame) -> Frame:
-        """A frame whose tokens include what the template adds, where lengths count that.
+        """Return a frame whose tokens include what the template adds, if lengths count that.
 
-        Measured on the haystack's beginning, as a server's count minus ours would be.
+        It is measured on the haystack's start: the tokens of the whole minus those of the text.
         """
         if not (self._feeder.fed and self._feeder.counts):
             return frame
-        sample = self._own.span(0, int(self._cuts.character[min(_SAMPLE, len(self._own))]))
-        text = replace(frame.messages[frame.context], spans=(*frame.before, sample, *frame.after))
-        around = frame.messages[: frame.context], frame.messages[frame.context + 1 :]
-        whole = self._feeder.whole(rows_of(Prompt((*around[0], text, *around[1]))))
-        counted = self._feeder.tokenizer.count(text.content.encode())
-        return replace(frame, outside_tokens=sum(map(len, whole)) - counted)
+        stop = int(self._cuts.character[min(_SAMPLE, len(self._own))])
+        spans = (*frame.before, self._own.span(0, stop), *frame.after)
+        messages = list(frame.messages)
+        messages[frame.context] = replace(messages[frame.context], spans=spans)
+        whole = self._feeder.whole(rows_of(Prompt(tuple(messages))))
+        text_tokens = self._feeder.tokenizer.count(messages[frame.context].content.encode())
+        return replace(frame, outside_tokens=sum(map(len, whole)) - text_tokens)
 
     def _pieced(self, prompt: Prompt) -> tuple[Span, ...] | None:
-        """Pieces of the haystack's own tokens, and windows between; None where there is no
-        such piece."""
+        """Return pieces of the haystack's own tokens, with windows between; None if that fails.
+
+        It fails if a prompt has no such piece, or if tokens merge beyond a window.
+        """
         number = prompt.context[0]
-        windows, inner = self._parts(prompt.messages[number].spans)
-        if not inner:
+        windows, pieces = self._parts(prompt.messages[number].spans)
+        if not pieces:
             return None
-        between = [self._window(window) for window in windows[1:-1]]
-        around = windows[0].decode(errors="replace") + MARK + windows[-1].decode(errors="replace")
-        rows = (
-            (message.role, around if place == number else message.content)
+
+        between = [self._window(data) for data in windows[1:-1]]
+        # The outer windows are tokenised together with the template around them.
+        ends = windows[0].decode(errors="replace") + MARK + windows[-1].decode(errors="replace")
+        rows = [
+            (message.role, ends if place == number else message.content)
             for place, message in enumerate(prompt.messages)
-        )
+        ]
         head, tail = self._rendered(tuple(rows))
-        spans = [head.span(), inner[0]]
-        for window, piece in zip(between, inner[1:], strict=True):
+
+        spans = [head.span(), pieces[0]]
+        for window, piece in zip(between, pieces[1:], strict=True):
             if window is None:
                 return None
             spans += [window.span(), piece]
-        return (*spans, tail.span()) if self._agree([*spans, tail.span()]) else None
+        spans.append(tail.span())
+        return tuple(spans) if self._agree(spans) else None
 
     def _agree(self, spans: Sequence[Span]) -> bool:
-        """Whether windows begin and end with the haystack's own tokens: so nothing merges
-        beyond them."""
+        """Return True if windows start and end with the haystack's own tokens.
+
+        Then nothing merges beyond them. spans: a window, a piece of the haystack, a window, and so
+        on.
+        """
         own = self._own.ids
-        for before, piece, behind in zip(spans[:-2:2], spans[1:-1:2], spans[2::2], strict=True):
-            left, right = before.ids[-_ENDS:], behind.ids[:_ENDS]
+        for before, piece, after in zip(spans[:-2:2], spans[1:-1:2], spans[2::2], strict=True):
+            left = before.ids[-_ENDS:]
+            right = after.ids[:_ENDS]
             if not np.array_equal(left, own[piece.start - len(left) : piece.start]):
                 return False
             if not np.array_equal(right, own[piece.stop : piece.stop + len(right)]):
@@ -189,31 +214,38 @@ class Feed:
         return True
 
     def _parts(self, spans: Sequence[Span]) -> tuple[list[bytes], list[Span]]:
-        """A message as windows of text, and between them pieces of the haystack's own
-        tokens."""
-        windows, inner, data = [], list[Span](), b""
+        """Return a message as windows of text, and the haystack's own tokens between them."""
+        own = self._own
+        windows: list[bytes] = []
+        pieces: list[Span] = []
+        window = b""
         for span in spans:
             piece = self._inner(span)
             if piece is None:
-                data += bytes(span.data)
+                window += bytes(span.data)
                 continue
-            own, start = self._own.offsets, int(span.text.offsets[span.start])
-            windows.append(data + self._own.data[start : own[piece.start]])
-            data = self._own.data[own[piece.stop] : int(span.text.offsets[span.stop])]
-            inner.append(piece)
-        return [*windows, data], inner
+            start = int(span.text.offsets[span.start])
+            stop = int(span.text.offsets[span.stop])
+            windows.append(window + own.data[start : own.offsets[piece.start]])
+            pieces.append(piece)
+            window = own.data[own.offsets[piece.stop] : stop]
+        windows.append(window)
+        return windows, pieces
 
     def _inner(self, span: Span) -> Span | None:
-        """The part of a haystack span, between safe cuts, that no seam can touch, in the
-        model's tokens."""
+        """Return the part of a haystack span that no seam can touch, in the model's tokens.
+
+        It lies between safe cuts. None for another text, or a span that is too short.
+        """
         if span.text is not self._counted:
             return None
-        ends = span.text.offsets[[span.start, span.stop]]
-        first = int(np.searchsorted(self._own.offsets, ends[0])) + MARGIN
-        last = int(np.searchsorted(self._own.offsets, ends[1], side="right")) - 1 - MARGIN
+        start_byte, stop_byte = span.text.offsets[[span.start, span.stop]]
+        first = int(np.searchsorted(self._own.offsets, start_byte)) + MARGIN
+        last = int(np.searchsorted(self._own.offsets, stop_byte, side="right")) - 1 - MARGIN
         if not 0 <= first < last:
             return None
-        start, stop = int(self._cuts.safe_after[first]), int(self._cuts.safe_before[last])
+        start = int(self._cuts.safe_after[first])
+        stop = int(self._cuts.safe_before[last])
         return Span(self._own, start, stop) if start < stop else None
 
     def _tokenised(self, data: bytes) -> TokenText | None:
@@ -221,5 +253,5 @@ class Feed:
 
 
 def rows_of(prompt: Prompt) -> Rows:
-    """A prompt's roles and texts."""
+    """Return a prompt's roles and texts."""
     return tuple((message.role, message.content) for message in prompt.messages)

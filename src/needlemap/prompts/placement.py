@@ -125,11 +125,13 @@ class PromptBuilder:
 
     @property
     def adds_up(self) -> bool | None:
-        """Return whether the tokenizer's counts add up at the haystack's safe cuts.
+        """Return True if the tokenizer's counts add up at the haystack's safe cuts.
 
-        None if that was not tried.
+        Return None if that was not tried.
         """
-        return self._seams.windowed if isinstance(self._seams, SeamCounter) else None
+        if not isinstance(self._seams, SeamCounter):
+            return None
+        return self._seams.windowed
 
     def build(
         self,

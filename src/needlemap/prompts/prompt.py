@@ -1,4 +1,4 @@
-"""A prompt and its messages: spans, from which text, ids and length are derived."""
+"""Define a prompt and its messages: spans, from which text, ids and length are derived."""
 
 from __future__ import annotations
 
@@ -16,25 +16,33 @@ if TYPE_CHECKING:
     from needlemap.tasks import Needle
 
 
-TEXT = "text"  # the role of a prompt that is one plain text, for base models
+# The role of a prompt that is one plain text, for base models.
+TEXT = "text"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one role says. role: 'system', 'user', 'assistant', or TEXT for a plain text."""
+    """A message of one role.
+
+    Attributes:
+        role: 'system', 'user', 'assistant', or TEXT for a plain text.
+        spans: Its text.
+    """
 
     role: str
     spans: tuple[Span, ...]
 
     @property
     def data(self) -> bytes:
-        """Its UTF-8 bytes: one join of slices."""
+        """Return its UTF-8 bytes."""
         return b"".join([span.data for span in self.spans])
 
     @property
     def content(self) -> str:
-        """Its text. Bytes of a split character (older tools' habit, in their presets only)
-        become U+FFFD."""
+        """Return its text.
+
+        Bytes of a split character become U+FFFD. Only the older tools' presets split characters.
+        """
         return self.data.decode("utf-8", errors="replace")
 
 
@@ -42,7 +50,10 @@ class Message:
 class PlacedNeedle:
     """Where a needle was meant to be and where it is.
 
-    Depths are shares in [0, 1]; byte is its first byte's offset in the context.
+    Attributes:
+        meant: The depth that was asked for, a share in [0, 1].
+        realised: The depth that it has, a share in [0, 1].
+        byte: The offset of its first byte in the context.
     """
 
     meant: float
@@ -54,22 +65,25 @@ class PlacedNeedle:
 class Prompt:
     """One prompt.
 
-    question: its text, for extractive baselines. answer_prefix: the answer's beginning, if it
-    is given to the model, so that what the model says goes on from there. context: the
-    message, and the range of its spans, that hold haystack and needles. breakpoints: spans of
-    that message AFTER which a prefix shared with other prompts ends, for providers that want
-    to be told. partings: lengths in tokens at which prompts asked later part from it, for
-    caches that need them. tokens: length by the tokenizer, without the reserve.
-
-    fed: what the model is fed, in its own vocabulary and with its chat template, where it is
-    fed the ids of whole texts. ids_sha256: hash of the ids that the model sees, '' where
-    unknown.
-
-    stops: texts that end its answer, as its template says.
-
-    What rebuilds it: positions (haystack tokens before each needle), haystack_tokens, pad
-    (added at the haystack's end for the exact length). off_by: tokens by which the asked
-    length was missed.
+    Attributes:
+        messages: Its messages.
+        question: The text of its question, for extractive baselines.
+        context: The message that holds haystack and needles, and the range of its spans that are
+            these.
+        breakpoints: Spans of that message after which a prefix shared with other prompts ends, for
+            providers that expect such marks.
+        needles: The needles in the order in which the item has them.
+        tokens: Its length by the tokenizer that counts, without the reserve.
+        haystack_tokens: Tokens of the haystack that it holds.
+        positions: Haystack tokens before each needle.
+        pad: Text that was added at the haystack's end for the exact length.
+        off_by: Tokens by which the asked length was missed.
+        answer_prefix: The start of the answer, if the model is given that and continues it.
+        fed: What the model is fed, in its own vocabulary and with its chat template, if it is fed
+            the ids of whole texts.
+        ids_sha256: Hash of the ids that the model sees; '' if they are not known.
+        partings: Lengths in tokens at which later prompts part from it, for caches that need them.
+        stops: Texts that end its answer, as its template sets them.
     """
 
     messages: tuple[Message, ...]
@@ -90,7 +104,7 @@ class Prompt:
 
     @classmethod
     def plain(cls, messages: Iterable[tuple[str, str]]) -> Prompt:
-        """A prompt from (role, text) pairs, not tokenised."""
+        """Return a prompt of (role, text) pairs, without tokens."""
         return cls(
             tuple(
                 Message(role, (TokenText.opaque(text.encode("utf-8", "replace")).span(),))
@@ -100,42 +114,42 @@ class Prompt:
 
     @property
     def chat(self) -> bool:
-        """Whether it is chat messages (True) or one plain text (False)."""
+        """Return True for chat messages, and False for one plain text."""
         return self.messages[0].role != TEXT
 
     @property
     def context_spans(self) -> Sequence[Span]:
-        """The spans of haystack and needles, in order."""
+        """Return the spans of haystack and needles, in order."""
         message, start, stop = self.context
         return self.messages[message].spans[start:stop]
 
     @property
     def context_text(self) -> str:
-        """Haystack with needles, without template and question."""
-        return b"".join([span.data for span in self.context_spans]).decode(
-            "utf-8", errors="replace"
-        )
+        """Return haystack and needles, without template and question."""
+        data = b"".join([span.data for span in self.context_spans])
+        return data.decode("utf-8", errors="replace")
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """All that is asked, in order: what the model is fed, or the messages' own spans."""
+        """Return everything that is asked, in order: what the model is fed, or the messages."""
         return self.fed or tuple(span for message in self.messages for span in message.spans)
 
     @property
     def ids(self) -> NDArray[np.int32]:
-        """Token ids of all spans, in order; where the model is fed text, without its chat
-        template."""
+        """Return the token ids of all spans, (n,), in order.
+
+        If the model is fed text, they lack its chat template.
+        """
         return np.concatenate([span.ids for span in self.spans])
 
     @property
     def asked_tokens(self) -> int:
-        """How many tokens are asked: of the model's own vocabulary where another one counts
-        lengths."""
+        """Return how many tokens are asked, in the model's own vocabulary if another one counts."""
         return sum(map(len, self.fed)) if self.fed else self.tokens
 
     @property
     def sha256(self) -> str:
-        """Hash of roles and bytes."""
+        """Return the hash of roles and bytes."""
         digest = hashlib.sha256()
         for message in self.messages:
             digest.update(message.role.encode() + b"\0")
@@ -146,7 +160,10 @@ class Prompt:
 
 
 def restored(prompt: Prompt, order: Sequence[int]) -> Prompt:
-    """A prompt built with needles in this order, listing them in the order they came."""
+    """Return a prompt that lists its needles as the item does.
+
+    order: the needles' numbers, in the order in which the prompt was built.
+    """
     if list(order) == sorted(order):
         return prompt
     places = sorted(range(len(order)), key=order.__getitem__)
@@ -164,20 +181,30 @@ def placed(
     context: list[Span],
     besides: Sequence[TokenText],
 ) -> tuple[PlacedNeedle, ...]:
-    """Each needle's meant and realised depth and its byte in the context, behind a space put
-    before it.
+    """Return each needle's meant and realised depth, and its byte in the context.
 
-    Its bytes are not looked for: the tokenizer may have normalised them. besides: texts of
-    other spans.
+    The byte is after a space that was put before the needle. A needle's text is not searched for:
+    the tokenizer may have normalised it.
+
+    positions: haystack tokens before each needle. stop: haystack tokens of the prompt. besides:
+    texts of the spans that are not needles.
     """
-    spans, offset = [], 0
+    starts = []
+    offset = 0
     for span in context:
         if not any(span.text is text for text in besides):
-            spans.append((offset, bytes(span.data[:1])))
+            has_space = bytes(span.data[:1]) == b" "
+            starts.append((offset, has_space))
         offset += len(span.data)
-    return tuple(
-        PlacedNeedle(
-            needle.depth, position / stop, start + (first == b" " and needle.text[0] != " ")
+
+    placed_needles = []
+    for needle, position, (start, has_space) in zip(needles, positions, starts, strict=False):
+        is_space_added = has_space and needle.text[0] != " "
+        placed_needles.append(
+            PlacedNeedle(
+                meant=needle.depth,
+                realised=position / stop,
+                byte=start + 1 if is_space_added else start,
+            )
         )
-        for needle, position, (start, first) in zip(needles, positions, spans, strict=False)
-    )
+    return tuple(placed_needles)

@@ -1,7 +1,6 @@
-"""How haystack and question become messages, or one text; and the frame, their tokenised
-surroundings.
+"""Make messages, or one text, of a haystack and a question, by templates.
 
-Wording is data (`templates/*.yaml`).
+A frame is the tokenised text around the haystack. Wording is data (`templates/*.yaml`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from needlemap.prompts.placement import Frame
 from needlemap.shelves import TEMPLATES
 from needlemap.text.tokens import Span, TokenText
 
-Index = Callable[[bytes], TokenText]  # tokenises a whole text
+# Tokenises a whole text.
+Index = Callable[[bytes], TokenText]
 _PLACEHOLDERS = ("haystack", "question")
 _KEYS = (
     "messages",
@@ -35,34 +35,49 @@ _ROLES = ("system", "user", "assistant")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A message. text: as it is written, with {haystack} and {question}."""
+    """A message of a template.
+
+    Attributes:
+        role: Its role.
+        text: Its text as it is written, with {haystack} and {question}.
+    """
 
     role: str
     text: str
 
     def filled(self, haystack: str, question: str) -> str:
-        """The text with both."""
+        """Return the text with haystack and question."""
         return fill(self.text, {"haystack": haystack, "question": question}, "A template")
 
     def around(self, question: str) -> tuple[str, str | None]:
-        """The texts before and after the haystack; None as the second where it holds no
-        haystack."""
-        sides = [""]
+        """Return the texts before and after the haystack; the second is None without a haystack."""
+        before = ""
+        after: str | None = None
         for literal, name in _parse(self.text, "A template"):
-            sides[-1] += literal + (question if name == "question" else "")
-            sides += [""] if name == "haystack" else []
-        return sides[0], sides[1] if len(sides) > 1 else None
+            text = literal + question if name == "question" else literal
+            if after is None:
+                before += text
+            else:
+                after += text
+            if name == "haystack":
+                after = ""
+        return before, after
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Messages with the question at the end, and (where the template has them) with the
-    question first.
+    """Messages with the question at the end, and messages with the question first.
 
-    guide: a sentence that asks to think of the relevant part first; it goes before
-    guide_marker in the question, or after the question where the marker does not occur.
-    answer_prefix: the answer's beginning. stop: texts that end it, behind which a base model
-    goes on with a question of its own.
+    Attributes:
+        name: Its name.
+        parts: The messages with the question at the end.
+        question_first: The messages with the question first; empty if the template has none.
+        guide: A sentence that asks to think of the relevant part first.
+        guide_marker: The text of the question that the guide is put before. If it does not occur,
+            the guide is put after the question.
+        answer_prefix: The start of the answer.
+        stop: Texts that end the answer. After them, a base model continues with a question of its
+            own.
     """
 
     name: str
@@ -75,12 +90,12 @@ class Template:
 
     @property
     def chat(self) -> bool:
-        """Chat messages (True) or one plain text (False)."""
+        """Return True for chat messages, and False for one plain text."""
         return self.parts[0].role != TEXT
 
 
 def load_template(name: str) -> Template:
-    """A template by name (see `needlemap list templates`) or from a YAML file.
+    """Read a template by its name (see `needlemap list templates`) or from a YAML file.
 
     Raises SettingsError for unknown names, keys and placeholders.
     """
@@ -91,8 +106,10 @@ def load_template(name: str) -> Template:
 
 
 def parse_template(data: dict[str, Any], name: str) -> Template:
-    """A template from its data: `messages` (role and text each) or `text`, and the optional
-    keys."""
+    """Return a template from its data.
+
+    data: `messages` (role and text each) or `text`, and the optional keys. Raises SettingsError.
+    """
     for key in data:
         if key not in _KEYS:
             raise SettingsError(
@@ -105,60 +122,70 @@ def parse_template(data: dict[str, Any], name: str) -> Template:
     chat = "messages" in data
     first = data.get("question_first" if chat else "text_question_first")
     return Template(
-        name,
-        _parts(data["messages" if chat else "text"], name),
-        _parts(first, name) if first else (),
-        str(data.get("guide", "")),
-        str(data.get("guide_marker", "")),
-        str(data.get("answer_prefix", "")),
-        _stop(data.get("stop"), name),
+        name=name,
+        parts=_parts(data["messages" if chat else "text"], name),
+        question_first=_parts(first, name) if first else (),
+        guide=str(data.get("guide", "")),
+        guide_marker=str(data.get("guide_marker", "")),
+        answer_prefix=str(data.get("answer_prefix", "")),
+        stop=_stop(data.get("stop"), name),
     )
 
 
 def _stop(data: Any, name: str) -> tuple[str, ...]:
-    given = [data] if isinstance(data, str) else data or []
-    if not isinstance(given, list) or not all(isinstance(each, str) and each for each in given):
+    """Return the texts that end an answer. data: a text, a list of texts, or nothing."""
+    texts = [data] if isinstance(data, str) else data or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
         raise SettingsError(
             f"Template '{name}': 'stop' is a text or a list of texts, got {data!r}."
         )
-    return tuple(given)
+    return tuple(texts)
 
 
 def guided(question: str, guide: str, marker: str = "") -> str:
-    """A question with a guide sentence before its marker, or behind it where it has no such
-    marker.
+    """Return a question with a guide sentence before its marker, or after it without a marker.
 
-    A second marker and what follows it fall away, as in OpenCompass.
+    A second marker and what follows it are dropped, as in OpenCompass.
 
     >>> guided("Who? Please answer in one word.", "Think first. ", "Please answer")
     'Who? Think first. Please answer in one word.'
     """
-    before, found, after = question.partition(marker) if marker else (question, "", "")
-    if not found:
-        gap = "" if not guide or question.endswith((" ", "\n")) or ord(guide[0]) >= 0x2E80 else " "
+    before, occurrence, after = question, "", ""
+    if marker:
+        before, occurrence, after = question.partition(marker)
+    if not occurrence:
+        gap = " "
+        # Chinese needs no space.
+        if not guide or question.endswith((" ", "\n")) or ord(guide[0]) >= 0x2E80:
+            gap = ""
         return question + gap + guide.rstrip()
     return before + guide + marker + after.split(marker)[0]
 
 
 def fill(text: str, values: dict[str, str], what: str) -> str:
-    """A text with its {placeholders} replaced; unknown ones are errors, {{ and }} are
-    braces."""
-    filled = []
+    """Return a text with its {placeholders} replaced. {{ and }} are braces.
+
+    what: names the text in errors. Raises SettingsError for unknown placeholders.
+    """
+    pieces = []
     for literal, name in _parse(text, what):
-        filled.append(literal)
-        if name is not None:
-            if name not in values:
-                known = (
-                    did_you_mean(name, values) if values else "It has none; write {{ }} for braces."
-                )
-                raise SettingsError(f"{what}: unknown placeholder {{{name}}}. {known}")
-            filled.append(values[name])
-    return "".join(filled)
+        pieces.append(literal)
+        if name is None:
+            continue
+        if name not in values:
+            hint = "It has none; write {{ }} for braces."
+            if values:
+                hint = did_you_mean(name, values)
+            raise SettingsError(f"{what}: unknown placeholder {{{name}}}. {hint}")
+        pieces.append(values[name])
+    return "".join(pieces)
 
 
 def placeholders(text: str, what: str) -> list[str]:
-    """The names in braces in a text, in their order. Raises SettingsError for broken
-    braces."""
+    """Return the names in braces in a text, in their order.
+
+    Raises SettingsError for broken braces.
+    """
     return [name for _, name in _parse(text, what) if name is not None]
 
 
@@ -171,14 +198,16 @@ def _parts(data: Any, name: str) -> tuple[Part, ...]:
         raise SettingsError(
             f"Template '{name}': 'messages' must be a list, 'text' a text, got {data!r}."
         )
-    pieces = (piece for part in parts for piece in _parse(part.text, f"Template '{name}'"))
-    found = [placeholder for _, placeholder in pieces if placeholder is not None]
-    for placeholder in found:
+    names: list[str] = []
+    for part in parts:
+        names += placeholders(part.text, f"Template '{name}'")
+    for placeholder in names:
         if placeholder not in _PLACEHOLDERS:
             hint = did_you_mean(placeholder, _PLACEHOLDERS)
             raise SettingsError(f"Template '{name}': unknown placeholder {{{placeholder}}}. {hint}")
     for placeholder in _PLACEHOLDERS:
-        if (times := found.count(placeholder)) != 1:
+        times = names.count(placeholder)
+        if times != 1:
             raise SettingsError(
                 f"Template '{name}' must hold {{{placeholder}}} exactly once, it holds it {times} "
                 f"times."
@@ -200,17 +229,21 @@ def _part(row: Any, name: str) -> Part:
 
 
 def _parse(text: str, what: str) -> list[tuple[str, str | None]]:
-    braces = "Write {{ and }} for braces that are meant as text."
+    """Return a text's literals, each with the name in braces after it, or None at the end.
+
+    what: names the text in errors. Raises SettingsError for broken braces.
+    """
+    advice = "Write {{ and }} for braces that are meant as text."
     try:
-        found = list(Formatter().parse(text))
+        fields = list(Formatter().parse(text))
     except ValueError as error:
-        raise SettingsError(f"{what}: {error}. {braces}") from error
-    for _, name, layout, conversion in found:
+        raise SettingsError(f"{what}: {error}. {advice}") from error
+    for _, name, layout, conversion in fields:
         if layout or conversion:
             raise SettingsError(
-                f"{what}: placeholder {{{name}}} takes no ':' or '!' inside. {braces}"
+                f"{what}: placeholder {{{name}}} takes no ':' or '!' inside. {advice}"
             )
-    return [(literal, name) for literal, name, _, _ in found]
+    return [(literal, name) for literal, name, _, _ in fields]
 
 
 def make_frame(
@@ -226,30 +259,45 @@ def make_frame(
     salt: str = "",
     render: Render | None = None,
 ) -> Frame:
-    """The frame of a question. answer_prefix (else the template's own) begins the answer for
-    the model.
+    """Return the frame of a question.
 
-    index: tokenises a text. prologue, epilogue: texts right before and behind the haystack.
-    salt: a first line that makes the prompt unlike all others, so that no cache knows it.
-    render: for models fed with ids: makes the token texts around the context, chat template
-    included. Raises SettingsError for a guide, or a question at the start, that the template
-    has no words for.
+    Args:
+        template: The wording.
+        question: The question.
+        index: Tokenises a text.
+        guide: Whether the template's guide is added to the question.
+        question_first: Whether the question stands before the haystack.
+        answer_prefix: The start of the answer; '' for the template's own.
+        prologue: Text right before the haystack.
+        epilogue: Text right after it.
+        salt: A first line that no other prompt has, so that no cache knows the prompt.
+        render: For models that are fed ids: makes the token texts around the context, with the chat
+            template.
+
+    Raises SettingsError for a guide, or a question at the start, if the template has no words for
+    it.
     """
     _check(template, guide, question_first)
     parts = template.question_first if question_first else template.parts
-    asked = guided(question, template.guide, template.guide_marker) if guide else question
-    texts = [part.around(asked) for part in parts]
+    if guide:
+        question = guided(question, template.guide, template.guide_marker)
+    texts = [part.around(question) for part in parts]
     texts[0] = (salt + texts[0][0], texts[0][1])
     context = next(place for place, (_, after) in enumerate(texts) if after is not None)
-    before, after = texts[context]
-    before, after = texts[context] = before + prologue, epilogue + (after or "")
+    before = texts[context][0] + prologue
+    after = epilogue + (texts[context][1] or "")
+    texts[context] = (before, after)
     prefix = answer_prefix or template.answer_prefix
+
     if render is not None:
         rows = [
             (part.role, text if rest is None else text + MARK + rest)
             for part, (text, rest) in zip(parts, texts, strict=True)
         ]
-        return _rendered(render, [*rows, *([("assistant", prefix)] if prefix else [])])
+        if prefix:
+            rows.append(("assistant", prefix))
+        return _rendered(render, rows)
+
     if prefix and parts[context].role == TEXT:
         after += prefix
     messages = [
@@ -258,13 +306,19 @@ def make_frame(
     ]
     if prefix and parts[context].role != TEXT:
         messages.append(Message("assistant", _spans(prefix, index)))
-    outside = sum(
+    outside_tokens = sum(
         len(span)
         for place, message in enumerate(messages)
         if place != context
         for span in message.spans
     )
-    return Frame(tuple(messages), context, _spans(before, index), _spans(after, index), outside)
+    return Frame(
+        messages=tuple(messages),
+        context=context,
+        before=_spans(before, index),
+        after=_spans(after, index),
+        outside_tokens=outside_tokens,
+    )
 
 
 def _check(template: Template, guide: bool, question_first: bool) -> None:
@@ -280,10 +334,18 @@ def _check(template: Template, guide: bool, question_first: bool) -> None:
 
 
 def _rendered(render: Render, rows: Sequence[tuple[str, str]]) -> Frame:
-    """A frame whose messages are already one run of token ids."""
+    """Return a frame whose messages are one run of token ids already."""
     head, tail = render(rows)
-    return Frame((Message(TEXT, ()),), 0, (head.span(),), (tail.span(),), 0)
+    return Frame(
+        messages=(Message(TEXT, ()),),
+        context=0,
+        before=(head.span(),),
+        after=(tail.span(),),
+        outside_tokens=0,
+    )
 
 
 def _spans(text: str, index: Index) -> tuple[Span, ...]:
-    return (index(text.encode()).span(),) if text else ()
+    if not text:
+        return ()
+    return (index(text.encode()).span(),)
