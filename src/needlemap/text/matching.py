@@ -1,4 +1,4 @@
-"""Whether an answer names a word or a value: one rule for all scorers of these."""
+"""Decide if an answer names a word or a value: one rule for all scorers of these."""
 
 from __future__ import annotations
 
@@ -7,35 +7,48 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from unicodedata import normalize
 
-_HYPHENS = re.compile("[\u2010-\u2013\u2212]")  # longer dashes part words, and stay
-_UNSPACED = 0x2E80  # from here on: Han, kana, Hangul
-_GROUP = 3  # digits
+# Longer dashes separate words, and stay.
+_HYPHENS = re.compile("[\u2010-\u2013\u2212]")
+# Code points from here on are Han, kana and Hangul.
+_UNSPACED = 0x2E80
+# Digits of a group.
+_GROUP = 3
 _GROUPED = re.compile(
-    r"(?<![0-9a-z])(?<![0-9][,.'])"  # no part of a longer number
+    # It is not a part of a longer number.
+    r"(?<![0-9a-z])(?<![0-9][,.'])"
     r"[0-9]{1,3}([,.' ]|\{,\}|\\,)[0-9]{3}(?:\1[0-9]{3})*"
     r"(?![0-9a-z]|[,.'][0-9])"
 )
-_NUMBERED = re.compile("[a-z]+[0-9]+")  # a name such as x7
+# A name such as x7.
+_NUMBERED = re.compile("[a-z]+[0-9]+")
 _APART = re.compile(r"(?<=[a-z])[ _\\{}-]{1,4}(?=[0-9])")
 _JOINTS = str.maketrans("-_", "  ")
-_GOES_ON = re.compile(r"\d|\.0*[1-9]")  # 500.00 is 500
+# A number continues. It does not in 500.00, which is 500.
+_GOES_ON = re.compile(r"\d|\.0*[1-9]")
 _BEGAN = re.compile(r"\d\.?\Z")
-_WHOLE_PART = re.compile(r"(?<![\d.])\d{1,20}\.\Z")  # not 12.05.2020's
-_ITEM = re.compile(r"^[\s*_-]{0,9}[1-9]\d?\.\Z", re.MULTILINE)  # 1.7884 may be a list's first line
+# The 12. of 12.5, but not of 12.05.2020.
+_WHOLE_PART = re.compile(r"(?<![\d.])\d{1,20}\.\Z")
+# 1.7884 may be the first line of a list.
+_ITEM = re.compile(r"^[\s*_-]{0,9}[1-9]\d?\.\Z", re.MULTILINE)
 _GAP = re.compile(r"[\s*_`\"“”]+")
-_FREE_SCRIPTS = "\u2e80-\u9fff\uf900-\ufaff"  # Han and kana: where white space parts no words
+# Han and kana, in which white space does not separate words.
+_FREE_SCRIPTS = "\u2e80-\u9fff\uf900-\ufaff"
 _FREE = re.compile(f"[{_FREE_SCRIPTS}]")
 _FREE_GAP = re.compile(f"(?<=[{_FREE_SCRIPTS}]) | (?=[{_FREE_SCRIPTS}])")
-_REACH = 32  # characters, more than those two look back
+# Characters. It is more than `_WHOLE_PART` and `_ITEM` look back.
+_REACH = 32
 
 _HEXADECIMAL = re.compile(r"(?=[a-f-]*[0-9])[0-9a-f]+(-[0-9a-f]+)*")
-_AROUND = "(?<![0-9a-z])", "(?![0-9a-z])"  # Chinese may stand right beside a value
-_ALONE = f"{_AROUND[0]}(?<![0-9]-)", f"{_AROUND[1]}(?!-[0-9])"  # no part of a date
-_COUNT = 3  # digits that a count, a year's day or a list's number may have
+# What may not stand before and after a value. Chinese may stand right next to it.
+_AROUND = ("(?<![0-9a-z])", "(?![0-9a-z])")
+# The same for a number that is not a part of a date.
+_ALONE = (f"{_AROUND[0]}(?<![0-9]-)", f"{_AROUND[1]}(?!-[0-9])")
+# Digits that a count, a day of the year or a number in a list may have.
+_COUNT = 3
 
 
 def plain(text: str) -> str:
-    """A text as it is compared.
+    """Return a text as it is compared.
 
     >>> plain("Red\u2011Fox \uff11\uff12")
     'red-fox 12'
@@ -43,47 +56,55 @@ def plain(text: str) -> str:
     return _HYPHENS.sub("-", normalize("NFKC", text)).casefold()
 
 
-def named(said: str, wanted: str) -> bool:
-    """Whether a plain text names another, whole.
+def named(text: str, word: str) -> bool:
+    """Return True if a plain text names another one, whole.
 
     >>> named("it is 12, not 3124", "12"), named("it is 3124", "12"), named("密码是12号", "12")
     (True, False, True)
     """
-    return index_of(said, wanted) >= 0
+    return index_of(text, word) >= 0
 
 
-def held(said: str, wanted: str) -> bool:
-    """Whether a plain text holds another anywhere, but for numbers in longer ones.
+def held(text: str, word: str) -> bool:
+    """Return True if a plain text holds another one anywhere, but not a number in a longer one.
 
     >>> held("two sandwiches", "sandwich"), held("it is 3124", "12"), held("it is 12.5", "12")
     (True, False, False)
     """
-    return index_of(said, wanted, _whole_number) >= 0
+    return index_of(text, word, _whole_number) >= 0
 
 
-def index_of(said: str, wanted: str, whole: Callable[[str, int, int], bool] | None = None) -> int:
-    """Where a plain text names another, -1 where it does not. whole: whether a part of a text
-    stands apart.
+def index_of(text: str, word: str, whole: Callable[[str, int, int], bool] | None = None) -> int:
+    """Return where a plain text names another one, or -1 if it does not.
+
+    whole: decides if the part of a text between two places stands apart.
 
     >>> index_of("a red fox", "red-fox"), index_of("no red foxes", "red-fox")
     (2, -1)
     """
-    wanted, closed = _prepared(wanted)
-    said = _closed(said) if closed else said
-    alike, sought = _alike(said, wanted)
-    compound = "-" in wanted  # then the two have the same places, and only the first has hyphens
-    stands_apart = whole or (_whole_compound if compound else _whole_word)
-    start = alike.find(sought) if sought else -1
+    word, has_gaps = _prepared(word)
+    if has_gaps:
+        text = _closed(text)
+    alike_text, alike_word = _alike(text, word)
+    if not alike_word:
+        return -1
+
+    # A compound has the same places in both texts, and only the first one has its hyphens.
+    is_compound = "-" in word
+    searched = text if is_compound else alike_text
+    if whole is None:
+        whole = _whole_compound if is_compound else _whole_word
+    start = alike_text.find(alike_word)
     while start >= 0:
-        if stands_apart(said if compound else alike, start, start + len(sought)):
+        if whole(searched, start, start + len(alike_word)):
             return start
-        start = alike.find(sought, start + 1)
+        start = alike_text.find(alike_word, start + 1)
     return -1
 
 
 @lru_cache(maxsize=64)
 def ungrouped(text: str) -> str:
-    """A plain text without what parts the thousands of its numbers.
+    """Return a plain text without what groups the thousands of its numbers.
 
     >>> ungrouped("51,328 and 7 000 000, not 12,34 nor 2.500,0")
     '51328 and 7000000, not 12,34 nor 2.500,0'
@@ -91,29 +112,37 @@ def ungrouped(text: str) -> str:
     return _GROUPED.sub(lambda match: re.sub(r"[^0-9]", "", match[0]), text)
 
 
-def _alike(said: str, wanted: str) -> tuple[str, str]:
-    """Two texts, written alike as far as the wanted one's kind allows."""
-    wanted = wanted if "." in wanted else ungrouped(wanted)  # 3.141 is rather a fraction
-    if wanted.isdecimal():
-        return (ungrouped(said) if len(wanted) > _GROUP else said), wanted
-    if "-" in wanted:
-        return _spaced(said), _spaced(wanted)
-    return (_joined(said), wanted) if _NUMBERED.fullmatch(wanted) else (said, wanted)
+def _alike(text: str, word: str) -> tuple[str, str]:
+    """Return a text and a word, written alike as far as the word's kind allows."""
+    if "." not in word:
+        # 3.141 is more likely a fraction.
+        word = ungrouped(word)
+    if word.isdecimal():
+        if len(word) > _GROUP:
+            text = ungrouped(text)
+        return text, word
+    if "-" in word:
+        return _spaced(text), _spaced(word)
+    if _NUMBERED.fullmatch(word):
+        return _joined(text), word
+    return text, word
 
 
 @lru_cache(maxsize=4096)
-def _prepared(wanted: str) -> tuple[str, bool]:
-    """What is looked for, and whether white space in the text is to be closed before."""
-    wanted = wanted.strip()
-    if not _GAP.search(wanted) and not _FREE.search(wanted):
-        return wanted, False
-    wanted = _closed(wanted).strip()
-    return wanted if ungrouped(wanted).isdecimal() else wanted.replace(" ", "-"), True
+def _prepared(word: str) -> tuple[str, bool]:
+    """Return a word as it is searched for, and True if white space in the text must be closed."""
+    word = word.strip()
+    if not _GAP.search(word) and not _FREE.search(word):
+        return word, False
+    word = _closed(word).strip()
+    if not ungrouped(word).isdecimal():
+        word = word.replace(" ", "-")
+    return word, True
 
 
 @lru_cache(maxsize=64)
 def _closed(text: str) -> str:
-    """A text with one space for what parts its words, and none beside scripts that have none.
+    """Return a text with one space between words, and none next to scripts that have none.
 
     >>> _closed("a **red**\\n kite, 旧 灯塔"), index_of("a **red**\\n kite", "red kite")
     ('a red kite,旧灯塔', 2)
@@ -128,74 +157,80 @@ def _spaced(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def _joined(text: str) -> str:
-    """A text in which numbers stand right behind their names: mab22 for mab 22 and
-    mab_{22}."""
+    """Return a text in which numbers follow their names: mab22 for mab 22 and mab_{22}."""
     return _APART.sub("", text)
 
 
-def _whole_word(said: str, start: int, end: int) -> bool:
-    """Whether the word or number is no longer than that on either side."""
-    before, after = (
-        _one_word(said[start - 1 : start], said[start]),
-        _one_word(said[end - 1], said[end : end + 1]),
-    )
-    return not before and not after and not _fraction(said, start, end)
+def _whole_word(text: str, start: int, end: int) -> bool:
+    """Return True if the word or number does not continue on either side."""
+    if _one_word(text[start - 1 : start], text[start]):
+        return False
+    if _one_word(text[end - 1], text[end : end + 1]):
+        return False
+    return not _fraction(text, start, end)
 
 
-def _whole_compound(said: str, start: int, end: int) -> bool:
-    """Whether the word is no longer than that, and has no more hyphens."""
-    before = said[start - 1 : start] == "-" and _one_word(said[start - 2 : start - 1], said[start])
-    after = said[end : end + 1] == "-" and _one_word(said[end - 1], said[end + 1 : end + 2])
-    return not before and not after and _whole_word(said, start, end)
+def _whole_compound(text: str, start: int, end: int) -> bool:
+    """Return True if the word does not continue on either side, not with a hyphen either."""
+    if text[start - 1 : start] == "-" and _one_word(text[start - 2 : start - 1], text[start]):
+        return False
+    if text[end : end + 1] == "-" and _one_word(text[end - 1], text[end + 1 : end + 2]):
+        return False
+    return _whole_word(text, start, end)
 
 
-def _fraction(said: str, start: int, end: int) -> bool:
-    """Whether a number is a part of a decimal fraction: behind its point, or before it."""
-    if said[end - 1].isdecimal() and _GOES_ON.match(said, end):
+def _fraction(text: str, start: int, end: int) -> bool:
+    """Return True if a number is a part of a decimal fraction: before or after its point."""
+    if text[end - 1].isdecimal() and _GOES_ON.match(text, end):
         return True
+    if not text[start].isdecimal():
+        return False
     reach = max(0, start - _REACH)
-    behind = said[start].isdecimal() and _WHOLE_PART.search(said, reach, start)
-    return bool(behind) and not _ITEM.search(said, reach, start)
+    is_after_point = _WHOLE_PART.search(text, reach, start) is not None
+    return is_after_point and not _ITEM.search(text, reach, start)
 
 
 def _one_word(left: str, right: str) -> bool:
-    """Whether two neighbours belong to one word."""
+    """Return True if two neighbours belong to one word."""
     both = left + right
-    return (
-        len(both) == 2 and both.isalnum() and all(ord(character) < _UNSPACED for character in both)
-    )
+    if len(both) != 2 or not both.isalnum():
+        return False
+    return all(ord(character) < _UNSPACED for character in both)
 
 
-def _whole_number(said: str, start: int, end: int) -> bool:
-    """Whether no number goes on beyond that on either side."""
-    began = said[start].isdecimal() and _BEGAN.search(said[max(0, start - 2) : start])
-    return not began and not (said[end - 1].isdecimal() and _GOES_ON.match(said, end))
+def _whole_number(text: str, start: int, end: int) -> bool:
+    """Return True if no number continues on either side."""
+    if text[start].isdecimal() and _BEGAN.search(text[max(0, start - 2) : start]):
+        return False
+    return not (text[end - 1].isdecimal() and _GOES_ON.match(text, end))
 
 
-def shape(wanted: str) -> str:
-    """A pattern for what looks like a text: a number, hexadecimal groups, or words joined as
-    its are.
+def shape(word: str) -> str:
+    """Return a pattern for texts that look like one: a number, hexadecimal groups, or joined words.
 
-    A number that is much shorter, as counts and the numbers of lists are, does not look like
-    another. Nothing looks like a word of a script without spaces but the word itself.
+    A much shorter number does not look like another one, as counts and the numbers of lists are
+    shorter. Nothing looks like a word of a script without spaces, except the word itself.
 
     >>> re.findall(shape("48213"), "1. the 5-digit key is 48213"), shape("red-fox")
     (['48213'], '(?<![^\\\\W_])[^\\\\W_]+-[^\\\\W_]+')
     """
-    if wanted.isdecimal():
-        least = _near(len(wanted))[0] if len(wanted) > _COUNT else 1
+    if word.isdecimal():
+        least = _near(len(word))[0] if len(word) > _COUNT else 1
         return f"{_ALONE[0]}[0-9]{{{least},}}{_ALONE[1]}(?!\\.0*[1-9])"
-    if _HEXADECIMAL.fullmatch(wanted):
-        return hexadecimal(len(wanted.replace("-", "")), hyphens="-" in wanted)
-    if not wanted.isascii():
-        return re.escape(wanted)
-    words = re.sub(r"[^\W_]+", lambda _: r"[^\W_]+", re.escape(wanted).replace(r"\-", "-"))
-    begins = r"(?<![^\W_])" if wanted[0].isalnum() else ""  # within a long word nothing is tried
-    return f"{begins}{words}"
+    if _HEXADECIMAL.fullmatch(word):
+        return hexadecimal(len(word.replace("-", "")), hyphens="-" in word)
+    if not word.isascii():
+        return re.escape(word)
+    parts = re.sub(r"[^\W_]+", lambda _: r"[^\W_]+", re.escape(word).replace(r"\-", "-"))
+    # Inside a long word nothing is tried.
+    start = r"(?<![^\W_])" if word[0].isalnum() else ""
+    return f"{start}{parts}"
 
 
 def number(digits: int) -> str:
-    """Numbers of so many digits, give or take a quarter, not grouped. Dates are none.
+    """Return a pattern for numbers of about so many digits: a quarter more or less, not grouped.
+
+    It does not find dates.
 
     >>> re.findall(number(7), "none of the 300 of 2024-01-05, or 7394821")
     ['7394821']
@@ -205,36 +240,41 @@ def number(digits: int) -> str:
 
 
 def hexadecimal(digits: int, *, hyphens: bool) -> str:
-    """As many hexadecimal digits, give or take a quarter, however hyphens group them, if they
-    may.
+    """Return a pattern for about so many hexadecimal digits: a quarter more or less.
 
-    One of them at least is decimal, and where there are groups, one has five digits or more:
-    neither words such as dead-beef nor dates such as 2024-01-05 look like it, and a slip of
-    the pen still does.
+    hyphens: whether hyphens may group them, in any way.
+
+    At least one of them is decimal, and with groups, one has five digits or more. So neither words
+    such as dead-beef nor dates such as 2024-01-05 look like it, and a value with a wrong digit
+    still does.
 
     >>> re.findall(hexadecimal(12, hyphens=True), "a dead-beef of 2024-01-05 is 50aea17b-4dd")
     ['50aea17b-4dd']
     """
     least, most = _near(digits)
-    far = 2 * most  # characters, hyphens among them: how far it is worth looking
-    hyphen, group = ("-?", f"(?=[0-9a-f-]{{0,{far}}}[0-9a-f]{{5}})") if hyphens else ("", "")
-    behind = "(?<![0-9a-f]{4}-)"  # no part of a longer one
-    found = f"[0-9a-f](?:{hyphen}[0-9a-f]){{{least - 1},{most - 1}}}"
-    return f"{_ALONE[0]}{behind}(?=[a-f-]{{0,{far}}}[0-9]){group}{found}{_ALONE[1]}"
+    # Characters, with hyphens: how far it is worth looking.
+    far = 2 * most
+    hyphen = "-?" if hyphens else ""
+    group = f"(?=[0-9a-f-]{{0,{far}}}[0-9a-f]{{5}})" if hyphens else ""
+    # It is not a part of a longer one.
+    before = "(?<![0-9a-f]{4}-)"
+    value = f"[0-9a-f](?:{hyphen}[0-9a-f]){{{least - 1},{most - 1}}}"
+    return f"{_ALONE[0]}{before}(?=[a-f-]{{0,{far}}}[0-9]){group}{value}{_ALONE[1]}"
 
 
 def any_of(*lists: Iterable[str], joint: str = "") -> str:
-    """One word of each list, one behind the other with a joint between. A hyphen may be a
-    space.
+    """Return a pattern for one word of each list, in order, with a joint between.
+
+    A hyphen may be a space.
 
     >>> re.findall(any_of(["Red", "sad"], ["fox"], joint="-"), "red-fox, red-foxes, sad fox")
     ['red-fox', 'sad fox']
     """
-    words = _escaped(joint).join(f"(?:{'|'.join(map(_escaped, each))})" for each in lists)
+    words = _escaped(joint).join(f"(?:{'|'.join(map(_escaped, words))})" for words in lists)
     return f"{_AROUND[0]}{words}{_AROUND[1]}"
 
 
-# A part of a text as `_escaped` writes it: no sign of a pattern but its hyphens.
+# A part of a text as `_escaped` writes it: without signs of a pattern, except its hyphens.
 _PART = r"(?:[^\\()\[\]{}*+?.^$|]|\\[^0-9A-Za-z]|\[-_ \])*"
 _ANY_OF = re.compile(
     rf"{re.escape(_AROUND[0])}(?:\(\?:{_PART}(?:\|{_PART})*\){_PART})+{re.escape(_AROUND[1])}"
@@ -243,26 +283,25 @@ _MOST_DIGITS = 200
 
 
 def is_own_pattern(pattern: str) -> bool:
-    """Return whether `any_of`, `number` or `hexadecimal` made a pattern: none of theirs takes long
-    on any text.
+    """Return True if `any_of`, `number` or `hexadecimal` made a pattern.
+
+    None of theirs takes long on any text.
 
     >>> is_own_pattern(any_of(["red", "sad"], ["fox"], joint="-")), is_own_pattern("(a|a)*$")
     (True, False)
     """
-    sizes = range(1, _MOST_DIGITS)
-    return (
-        bool(_ANY_OF.fullmatch(pattern))
-        or any(pattern == number(size) for size in sizes)
-        or any(
-            pattern == hexadecimal(size, hyphens=hyphens)
-            for size in sizes
-            for hyphens in (True, False)
-        )
-    )
+    if _ANY_OF.fullmatch(pattern):
+        return True
+    for digits in range(1, _MOST_DIGITS):
+        if pattern == number(digits):
+            return True
+        if any(pattern == hexadecimal(digits, hyphens=hyphens) for hyphens in (True, False)):
+            return True
+    return False
 
 
 def but(pattern: str, texts: Iterable[str]) -> str:
-    """What a pattern finds, but for some texts.
+    """Return a pattern that finds what another one finds, except some texts.
 
     >>> re.findall(but(number(4), ["4711"]), "4711, 47110, 4712")
     ['47110', '4712']
@@ -275,5 +314,5 @@ def _escaped(text: str) -> str:
 
 
 def _near(digits: int) -> tuple[int, int]:
-    """A quarter less and more: a digit left out or doubled looks like it still."""
+    """Return a quarter less and more: with a digit left out or doubled it looks like it still."""
     return digits - digits // 4, digits + digits // 4

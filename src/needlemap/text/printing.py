@@ -1,4 +1,4 @@
-"""Text as a terminal may show it: nothing in it moves a cursor or hides what follows."""
+"""Print text so that nothing in it moves the terminal's cursor or hides what follows."""
 
 from __future__ import annotations
 
@@ -11,24 +11,20 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import IO
 
-_HARMFUL = (
-    "Cc",
-    "Cf",
-    "Cs",
-    "Co",
-    "Zl",
-    "Zp",
-)  # controls, formats (also those that turn the direction), halves
+# Unicode categories: controls, formats (with those that turn the direction), halves and separators.
+_HARMFUL = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 _KEPT = "\n\t"
-LINE_BREAKS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # what any reader takes for the end of a line
-FORMULA_STARTS = tuple(f"=+-@\t＝＋－＠{LINE_BREAKS}")  # of what a spreadsheet runs
+# What any reader takes for the end of a line.
+LINE_BREAKS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+# A spreadsheet runs a cell that starts with one of these.
+FORMULA_STARTS = tuple(f"=+-@\t＝＋－＠{LINE_BREAKS}")
+_BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 
 
 def printable(text: str, *, line: bool = False) -> str:
-    """A text without control sequences: nothing in it moves the cursor, sets a title or hides
-    what follows.
+    """Return a text without control sequences.
 
-    line: as one line.
+    Nothing in it moves the cursor, sets a title or hides what follows. line: return one line.
 
     >>> printable("\\x1b]0;owned\\x07 51328\\u202e"), printable("a\\nb", line=True)
     (']0;owned 51328', 'a b')
@@ -41,18 +37,20 @@ def printable(text: str, *, line: bool = False) -> str:
 
 
 def is_unseen(letter: str) -> bool:
-    """Whether a letter is a control, a format or a half, but no line break or tab."""
+    """Return True if a letter is a control, a format or a half, and not a line break or tab."""
     return letter not in _KEPT and unicodedata.category(letter) in _HARMFUL
 
 
 def whole_characters(text: str) -> str:
-    """A text in which half characters, which JSON's escapes allow and UTF-8 has no bytes for,
-    are U+FFFD."""
+    """Return a text in which half characters are U+FFFD.
+
+    JSON's escapes allow them, and UTF-8 has no bytes for them.
+    """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun.
+    """Return a number with its noun.
 
     >>> counted(1, "trial"), counted(2000, "trial")
     ('1 trial', '2,000 trials')
@@ -61,46 +59,53 @@ def counted(count: int, noun: str) -> str:
 
 
 def short(tokens: int) -> str:
-    """A number of tokens in three or four digits.
+    """Return a number of tokens in about three digits.
 
     >>> short(4_512_345), short(78_988_000), short(950)
     ('4.51M', '79.0M', '950')
     """
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if tokens >= size:
-            return f"{tokens / size:.{2 if tokens < 10 * size else 1}f}{unit}"
+            decimals = 2 if tokens < 10 * size else 1
+            return f"{tokens / size:.{decimals}f}{unit}"
     return str(tokens)
 
 
 def dollars(usd: float | None) -> str:
-    """An amount to the cent; a question mark where no price is known."""
+    """Return an amount to the cent, or a question mark if no price is known."""
     return "?" if usd is None else f"{usd:,.2f}"
 
 
 def show(*texts: object, file: IO[str] | None = None, end: str = "\n", flush: bool = False) -> None:
-    """Print texts, by default to standard output, without control sequences, whoever they are
-    from."""
+    """Print texts without control sequences, by default to standard output."""
     print(*(printable(str(text)) for text in texts), file=file, end=end, flush=flush)
 
 
 def tell(*texts: object) -> None:
-    """Print texts beside the result, to standard error and at once, without control
-    sequences."""
+    """Print messages, which are not the result, to standard error and at once.
+
+    They are printed without control sequences.
+    """
     show(*texts, file=sys.stderr, flush=True)
 
 
 def show_data(text: str) -> None:
-    """Write data (JSON, lines) to standard output: as it is for a program, printable for a
-    terminal."""
-    sys.stdout.write(printable(text) if sys.stdout.isatty() else _encodable(text))
+    """Write data (JSON, lines) to standard output: printable for a terminal, else as it is."""
+    if sys.stdout.isatty():
+        sys.stdout.write(printable(text))
+    else:
+        sys.stdout.write(_encodable(text))
 
 
 def sound_streams() -> None:
-    """Let output go on where a stream is closed or cannot hold a character: what is asked is
-    kept in files."""
-    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(opened, True)
-    os.close(opened)
+    """Let a command continue if a stream is closed or cannot hold a character.
+
+    What it measures is kept in files.
+    """
+    # Descriptors 0 to 2 that are closed are opened, so that no file of ours gets their numbers.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
@@ -109,20 +114,19 @@ def sound_streams() -> None:
 
 
 def _encodable(text: str) -> str:
-    """JSON as standard output can hold it: with escapes, which mean the same. Other data as it
-    is."""
+    """Return JSON as standard output can hold it: with escapes, which mean the same.
+
+    Other data is returned as it is.
+    """
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         if text[:1] in ("{", "["):
-            return _BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
+            return _BEYOND_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], text)
     return text
 
 
-_BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
-
-
 def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows in columns."""
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, cells, wide)).rstrip() for cells in rows]
+    """Return rows as lines of aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
