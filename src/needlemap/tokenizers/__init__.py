@@ -1,8 +1,8 @@
-"""Finding a tokenizer by name: a file or folder, a bundled vocabulary, a model's name, the hub.
+"""Find a tokenizer by name: a file or folder, a bundled vocabulary, a model's name, or the hub.
 
-There is never a substitute: what cannot be found is an error that names every place looked at.
-Bundled are those that come with the core dependency quicktok: OpenAI's, Llama 3's and Qwen's,
-offline.
+There is never a substitute: if nothing is found, the error names every place that was looked at.
+Bundled vocabularies come with quicktok, which the core requires: OpenAI's, Llama 3's and Qwen's.
+They need no network.
 """
 
 from needlemap.tokenizers.bundled import BUNDLED, Bundled, Keyed

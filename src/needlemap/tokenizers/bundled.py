@@ -1,4 +1,4 @@
-"""The vocabularies that come with quicktok."""
+"""Load the vocabularies that come with quicktok."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from needlemap.errors import VocabularyMissing, did_you_mean
 from needlemap.text.tokens import Tokenizer, TokenText
 
-# A probe text's token ids, hashed when the vocabulary was last checked against its reference
-# implementation: a wrong build would change lengths without a word.
+# A probe text. Its token ids were hashed when the vocabulary was last checked against its reference
+# implementation: a wrong build would change lengths without a warning.
 _PROBE = (
     "Where is it?\n\n  In 1234.5 lines: naïve café, 在上海的实验室。 e\u0301 <|endoftext|> 🙂 don't"
 )
@@ -25,20 +25,22 @@ _PROBES = {
     "qwen3": "6cba4e88bc448a36",
 }
 BUNDLED = tuple(_PROBES)
-_NORMALISES = {"qwen3"}  # Unicode NFC, as Qwen's own tokenizer does
-_SHORT = 4096  # characters or tokens: below, plain lists are quicker than what long texts want
+# These normalise to Unicode NFC, as Qwen's own tokenizer does.
+_NORMALISES = {"qwen3"}
+# Characters or tokens. Below, plain lists are faster than the operations for long texts.
+_SHORT = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """Hashes and compares by fingerprint, whatever the tokenizer's own class does."""
+    """A tokenizer that is hashed and compared by its fingerprint, whatever its own class does."""
 
     fingerprint: str
     tokenizer: Tokenizer = field(compare=False)
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> Keyed:
-        """The tokenizer with its fingerprint."""
+        """Return the tokenizer with its fingerprint."""
         return cls(tokenizer.fingerprint, tokenizer)
 
 
@@ -51,23 +53,23 @@ class Bundled(Tokenizer):
             raise VocabularyMissing(
                 f"'{name}' is no vocabulary of quicktok's. {did_you_mean(name, BUNDLED)}"
             )
-        import quicktok  # late: a list of names needs no vocabulary
+        # A list of names needs no vocabulary, so it is imported late.
+        import quicktok
 
         self.name = name
         self._encoding = quicktok.get_encoding(name)
         self._nfc = name in _NORMALISES
         probe = np.array(self._encoding.encode_ordinary(_PROBE), np.int32)
-        found = hashlib.sha256(probe.tobytes()).hexdigest()[:16]
-        if found != _PROBES[name]:
+        digest = hashlib.sha256(probe.tobytes()).hexdigest()[:16]
+        if digest != _PROBES[name]:
             raise VocabularyMissing(
                 f"quicktok {quicktok.__version__} tokenises '{name}' in a way that was not checked "
-                f"(probe {found}). Run: python3 -m pip install 'quicktok-v1>=0.4,<0.5'"
+                f"(probe {digest}). Run: python3 -m pip install 'quicktok-v1>=0.4,<0.5'"
             )
-        self.fingerprint = f"quicktok:{name}:{found}"
+        self.fingerprint = f"quicktok:{name}:{digest}"
 
     def index(self, data: bytes) -> TokenText:
-        """Tokenise; the bytes are brought to NFC first where the vocabulary's own tokenizer
-        does so."""
+        """Tokenise a text, normalised to NFC if the vocabulary's own tokenizer does that."""
         text = data.decode()
         if self._nfc and not unicodedata.is_normalized("NFC", text):
             text = unicodedata.normalize("NFC", text)
@@ -82,7 +84,7 @@ class Bundled(Tokenizer):
         return TokenText(data, ids, offsets)
 
     def count(self, data: bytes) -> int:
-        """Number of tokens."""
+        """Return the number of tokens."""
         return int(self._encoding.count(data))
 
     def _ids(self, text: str) -> NDArray[np.int32]:
@@ -92,16 +94,13 @@ class Bundled(Tokenizer):
         return np.asarray(batch).astype(np.int32)
 
     def _lengths(self, ids: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Bytes of each token: (n,) int64. Only tokens that occur are looked up."""
+        """Return the bytes of each token, (n,) int64. Only tokens that occur are looked up."""
+        decode = self._encoding.decode_single_token_bytes
         if len(ids) < _SHORT:
-            lengths = [
-                len(self._encoding.decode_single_token_bytes(token)) for token in ids.tolist()
-            ]
-            return np.array(lengths, np.int64)
+            return np.array([len(decode(token)) for token in ids.tolist()], np.int64)
         sizes = np.zeros(1 + int(ids.max(initial=0)), np.int64)
-        sizes[ids] = 1  # marks them: np.unique takes 40 times as long
+        # Mark the tokens that occur: np.unique takes 40 times as long.
+        sizes[ids] = 1
         distinct = np.flatnonzero(sizes)
-        sizes[distinct] = [
-            len(self._encoding.decode_single_token_bytes(token)) for token in distinct.tolist()
-        ]
+        sizes[distinct] = [len(decode(token)) for token in distinct.tolist()]
         return sizes[ids]

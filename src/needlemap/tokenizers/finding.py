@@ -1,4 +1,4 @@
-"""A tokenizer by its name: a path, a bundled vocabulary, a model's name, the hub."""
+"""Find a tokenizer by its name: a path, a bundled vocabulary, a model's name, or the hub."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from needlemap.tokenizers.bundled import BUNDLED
 
 _LLAMA_3 = ("", ".1", ".2", ".3")
 
-# Model names start like this and go on behind one of '-:_'; OpenAI's from its own list, the others
-# from their model cards. A version that is not listed may have another vocabulary (Qwen3.5 has): it
-# is not guessed.
+# Starts of model names. One of '-:_' follows. OpenAI's are from its own list, the others from model
+# cards. A version that is not listed may have another vocabulary (Qwen3.5 has), so it is not
+# guessed.
 _STARTS = {
     "gpt-oss": "o200k_harmony",
     "gpt-5": "o200k_base",
@@ -44,28 +44,33 @@ _STARTS = {
 }
 _FILES = ("tokenizer.json", "tokenizer.model")
 _SUFFIXES = (".json", ".model")
-_PATHS = (".", "/", "~")  # what a path begins with, and no name
+# A path may start with these, and no name does.
+_PATHS = (".", "/", "~")
 _SEPARATORS = {os.sep, os.altsep or os.sep}
 
 
 @cache
 def load(name: str, called: str | None = None) -> Tokenizer:
-    """The tokenizer of that name; called: the name of a path's tokenizer, by default the path.
+    """Return the tokenizer of a name.
 
-    Takes a path (tokenizer.json, SentencePiece .model, or a folder that holds one), a bundled
-    vocabulary (cl100k_base, ...), a model's name (gpt-4, Qwen3-8B, ...), 'PLUGIN:NAME', or a
-    hub name (org/model). A bundled name means the bundled vocabulary, whatever lies in the current
-    folder: a folder of that name is ./NAME. Raises VocabularyMissing with the places looked at and
-    the vocabularies at hand.
+    The name is a path (tokenizer.json, SentencePiece .model, or a folder with one of them), a
+    bundled vocabulary (cl100k_base, ...), a model's name (gpt-4, Qwen3-8B, ...), 'PLUGIN:NAME', or
+    a hub name (org/model). A bundled name means the bundled vocabulary, whatever is in the current
+    folder: a folder of that name is ./NAME.
+
+    called: the name that a path's tokenizer gets, by default the path. Raises VocabularyMissing
+    with the places that were looked at and the vocabularies that exist.
     """
-    path, bundled = Path(name).expanduser(), bundled_for(name)
-    if found := path_of(name):
-        return _from_path(found, called or name)
+    path = Path(name).expanduser()
+    bundled = bundled_for(name)
+    file = path_of(name)
+    if file is not None:
+        return _from_path(file, called or name)
     plugin, _, rest = name.partition(":")
     if rest and plugin in installed("tokenizers"):
-        return _made(plugin, rest)
+        return _load_plugin(plugin, rest)
     if bundled and not name.startswith(_PATHS):
-        return _made("quicktok", bundled)
+        return _load_plugin("quicktok", bundled)
     if name.count("/") == 1 and not name.startswith(_PATHS) and path.suffix not in _SUFFIXES:
         return _from_hub(name)
     raise VocabularyMissing(
@@ -74,19 +79,22 @@ def load(name: str, called: str | None = None) -> Tokenizer:
 
 
 def path_of(name: str) -> Path | None:
-    """Return the file or folder that a tokenizer's name means; None where it means none."""
+    """Return the file or folder that a tokenizer's name means, or None if it means none."""
     path = Path(name).expanduser()
-    is_name = not any(sign in name for sign in _SEPARATORS) and (
+    has_separator = any(sign in name for sign in _SEPARATORS)
+    if not has_separator and (
         bundled_for(name) or name.partition(":")[0] in installed("tokenizers")
-    )
+    ):
+        return None
     try:
-        return path if not is_name and path.exists() else None
-    except (OSError, ValueError):  # too long for a path, or with a character that none has
+        return path if path.exists() else None
+    except (OSError, ValueError):
+        # It is too long for a path, or has a character that no path has.
         return None
 
 
 def bundled_for(name: str) -> str | None:
-    """The bundled vocabulary that a vocabulary's or model's name means, if any.
+    """Return the bundled vocabulary that a vocabulary's or model's name means, or None.
 
     >>> bundled_for("gpt-4o-mini"), bundled_for("meta-llama/Llama-3.1-8B"), bundled_for("claude-2")
     ('o200k_base', 'llama3', None)
@@ -100,31 +108,36 @@ def bundled_for(name: str) -> str | None:
     return None
 
 
-def _made(plugin: str, vocabulary: str, *name: str) -> Tokenizer:
+def _load_plugin(plugin: str, vocabulary: str, *name: str) -> Tokenizer:
+    """Return a plug-in's tokenizer. Raises VocabularyMissing if it fails for any reason."""
     kind = find("tokenizers", plugin)
     try:
-        made: Tokenizer = kind(vocabulary, *name)
+        tokenizer: Tokenizer = kind(vocabulary, *name)
     except VocabularyMissing:
         raise
-    except Exception as error:  # both libraries raise bare Exception or RuntimeError on a bad file
+    except Exception as error:
+        # Both libraries raise plain Exception or RuntimeError for a bad file.
         raise VocabularyMissing(f"'{vocabulary}' is not a {plugin} tokenizer: {error}") from error
-    return made
+    return tokenizer
 
 
 def _from_path(path: Path, name: str) -> Tokenizer:
     if path.is_dir():
-        found = [path / file for file in _FILES if (path / file).is_file()]
-        if not found:
+        files = [path / file for file in _FILES if (path / file).is_file()]
+        if not files:
             raise VocabularyMissing(
                 f"No tokenizer in folder '{name}': it holds none of {', '.join(_FILES)}."
             )
-        path = found[0]
-    return _made("sentencepiece" if path.suffix == ".model" else "huggingface", str(path), name)
+        path = files[0]
+    plugin = "sentencepiece" if path.suffix == ".model" else "huggingface"
+    return _load_plugin(plugin, str(path), name)
 
 
 def _from_hub(name: str) -> Tokenizer:
-    """A hub model's tokenizer.json (or tokenizer.model): from the local cache, else
-    downloaded."""
+    """Return the tokenizer of a hub model, from the local cache or downloaded.
+
+    Raises VocabularyMissing.
+    """
     try:
         import huggingface_hub as hub
     except ImportError as error:
@@ -138,15 +151,16 @@ def _from_hub(name: str) -> Tokenizer:
             path = fetch(partial(hub.hf_hub_download, name, file, etag_timeout=10), name)
         except NeedlemapError:
             raise
-        except Exception as error:  # the library raises its own, its client's, and OSError
+        except Exception as error:
+            # The library raises errors of its own, those of its client, and OSError.
             reasons.append(f"{file}: {type(error).__name__}")
         else:
             return _from_path(path, name)
     home = os.environ.get("HF_HOME", "~/.cache/huggingface")
     raise VocabularyMissing(
         f"No tokenizer for '{name}'. {_looked_at(Path(name))} Also in {home}/hub and on the hub "
-        f"({'; '.join(reasons)}). "
-        f"Download its tokenizer.json and give its path. Bundled: {', '.join(BUNDLED)}."
+        f"({'; '.join(reasons)}). Download its tokenizer.json and give its path. "
+        f"Bundled: {', '.join(BUNDLED)}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Vocabularies from files: a Hugging Face tokenizer.json, a SentencePiece `.model`."""
+"""Load vocabularies from files: a Hugging Face tokenizer.json, or a SentencePiece `.model`."""
 
 from __future__ import annotations
 
@@ -22,15 +22,31 @@ from needlemap.text import printable
 from needlemap.text.tokens import Tokenizer, TokenText, join, tiled
 from needlemap.untrusted import read_json
 
-# Of a vocabulary. The largest today have 2**18.
+# Tokens of a vocabulary. The largest ones today have 2**18.
 MOST_IN_VOCABULARY = 2**23
-SECONDS = 30  # for one text, of 65,536 characters at most where texts are cut; usual are 0.05
-# characters, which need no watch: the haystack was tokenised before, by the same patterns
+# For one text, which has at most 65,536 characters if texts are cut. It usually takes 0.05.
+SECONDS = 30
+# Characters that need no time limit: the haystack was tokenised before, by the same patterns.
 _SHORT = 1_000
-MOST_BYTES = 256 << 20  # of a vocabulary's file
-_CHUNK_BYTES = (
-    65_536  # the library needs 100 times a long string's size in memory; pieces are faster too
-)
+# Bytes of a vocabulary's file.
+MOST_BYTES = 256 << 20
+# The library needs 100 times a long string's size in memory. Pieces are faster too.
+_CHUNK_BYTES = 65_536
+# Normalizers that make a text no longer than Unicode's own forms do.
+_MODEST = {
+    "NFC",
+    "NFD",
+    "NFKC",
+    "NFKD",
+    "Lowercase",
+    "Strip",
+    "StripAccents",
+    "Nmt",
+    "BertNormalizer",
+    "ByteLevel",
+}
+# Characters that stand for one, or before a text, as in SentencePiece's vocabularies.
+_SIGN = 4
 
 
 class HuggingFace(Tokenizer):
@@ -49,17 +65,19 @@ class HuggingFace(Tokenizer):
         self._tokenizer.encode_special_tokens = not special
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._byte_level = "ByteLevel" in repr(
-            self._tokenizer.pre_tokenizer
-        ) or "ByteLevel" in repr(self._tokenizer.decoder)
+        parts = (self._tokenizer.pre_tokenizer, self._tokenizer.decoder)
+        self._byte_level = any("ByteLevel" in repr(part) for part in parts)
         self._sizes = self._byte_sizes() if self._byte_level else None
-        self.additive = (
-            self._sizes is not None and int(self._sizes[self._encode("x").ids].sum()) == 1
-        )
+        self.additive = False
+        if self._sizes is not None:
+            # It puts no space before a text.
+            self.additive = int(self._sizes[self._encode("x").ids].sum()) == 1
 
     def index(self, data: bytes) -> TokenText:
-        """Tokenise, normalising first if the tokenizer does; long texts in pieces cut where
-        counts add up."""
+        """Tokenise a text, normalised first if the tokenizer does that.
+
+        A long text is tokenised in pieces, cut where counts add up.
+        """
         text = data.decode()
         self._try_normalizer(text)
         if self._tokenizer.normalizer is not None and self._byte_level:
@@ -69,14 +87,16 @@ class HuggingFace(Tokenizer):
         return join([self._index_piece(piece) for piece in _pieces(text)])
 
     def count(self, data: bytes) -> int:
-        """Number of tokens."""
+        """Return the number of tokens."""
         text = data.decode()
         self._try_normalizer(text)
         return len(self._encode(text).ids)
 
     def _try_normalizer(self, text: str) -> None:
-        """Raises VocabularyMissing for a stranger's normalizer that makes too much of a text:
-        it is tried where memory and time end, before this process follows it."""
+        """Raise VocabularyMissing for a stranger's normalizer that makes a text too long.
+
+        It is tried where memory and time are limited, before this process applies it.
+        """
         if self._normalizer is not None:
             try:
                 RENDERER.normalize(self._normalizer, text)
@@ -89,7 +109,8 @@ class HuggingFace(Tokenizer):
     def _index_piece(self, text: str) -> TokenText:
         encoding = self._encode(text)
         ids = np.array(encoding.ids, np.int32)
-        data = text.encode() if len(ids) else b""  # what it drops as a whole is no text
+        # A text without any token is empty.
+        data = text.encode() if len(ids) else b""
         offsets = np.zeros(len(ids) + 1, np.int64)
         if self._sizes is not None:
             np.cumsum(self._sizes[ids], out=offsets[1:])
@@ -98,8 +119,10 @@ class HuggingFace(Tokenizer):
         return TokenText(data, ids, offsets)
 
     def _byte_sizes(self) -> NDArray[np.int64]:
-        """Bytes of each token of a byte-level vocabulary, whose alphabet has one character a
-        byte."""
+        """Return the bytes of each token of a byte-level vocabulary.
+
+        Its alphabet has one character for each byte.
+        """
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         sizes = np.zeros(max(vocabulary.values()) + 1, np.int64)
         for token, number in vocabulary.items():
@@ -110,39 +133,48 @@ class HuggingFace(Tokenizer):
 
 
 def read_vocabulary(path: str | Path, raw: bytes | None = None) -> Vocabulary:
-    """The library's tokenizer of a file. Raises VocabularyMissing for one that is torn, or of
-    absurd size."""
+    """Return the library's tokenizer of a file.
+
+    raw: the file's bytes, if they are read already. Raises VocabularyMissing for a file that is
+    broken or of absurd size.
+    """
     try:
         raw = read_regular(Path(path), MOST_BYTES) if raw is None else raw
-        if (normalizer := _risky_normalizer(raw)) is not None:  # it is applied to added tokens
+        normalizer = _risky_normalizer(raw)
+        if normalizer is not None:
+            # The library applies it to added tokens.
             added = read_json(raw).get("added_tokens") or ()
-            RENDERER.normalize(normalizer, " ".join(["x", *(each["content"] for each in added)]))
-        made = Vocabulary.from_str(raw.decode())
+            texts = ["x", *(token["content"] for token in added)]
+            RENDERER.normalize(normalizer, " ".join(texts))
+        vocabulary = Vocabulary.from_str(raw.decode())
     except TimeUp:
         raise
-    except BaseException as error:  # the library may panic, which is no Exception
+    except BaseException as error:
+        # The library may panic, which is not an Exception.
         raise _unusable(str(path), "be read", error) from None
-    if max(made.get_vocab(with_added_tokens=True).values(), default=0) >= MOST_IN_VOCABULARY:
+    largest = max(vocabulary.get_vocab(with_added_tokens=True).values(), default=0)
+    if largest >= MOST_IN_VOCABULARY:
         raise VocabularyMissing(
             f"'{path}' cannot be used: it numbers a token beyond {MOST_IN_VOCABULARY:,}."
         )
-    return made
+    return vocabulary
 
 
 def encoded(tokenizer: Vocabulary, text: str, name: str, **options: bool) -> Any:
-    """A text's encoding. Raises VocabularyMissing where the library cannot make it, or not in
-    time.
+    """Return a text's encoding.
 
-    A stranger's pattern can take forever: a long text has a thread, which may be left behind.
+    A stranger's pattern can take forever, so a long text has its own thread, which may be
+    abandoned. Raises VocabularyMissing if the library fails or is out of time.
     """
     try:
         if len(text) <= _SHORT:
             return tokenizer.encode(text, **options)
-        try:  # for batches alone the library lets other threads run
+        try:
+            # The library lets other threads run only for batches.
             return call_within(SECONDS, lambda: tokenizer.encode_batch([text], **options)[0])
         except TimeoutError:
-            words = f"{len(text):,} characters take it more than {SECONDS} s."
-            raise TimeoutError(words) from None
+            message = f"{len(text):,} characters take it more than {SECONDS} s."
+            raise TimeoutError(message) from None
     except TimeUp:
         raise
     except BaseException as error:
@@ -150,53 +182,51 @@ def encoded(tokenizer: Vocabulary, text: str, name: str, **options: bool) -> Any
 
 
 def _unusable(name: str, what: str, error: BaseException) -> BaseException:
-    """What to raise for an error of the library's."""
+    """Return the error to raise for an error of the library: an interruption is itself."""
     if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
         return error
-    said = printable(str(error), line=True)[:200]
+    message = printable(str(error), line=True)[:200]
     return VocabularyMissing(
-        f"The tokenizer '{name}' cannot {what}: {said} Give another tokenizer.json, or make it "
-        f"anew with "
-        f"transformers' save_pretrained."
+        f"The tokenizer '{name}' cannot {what}: {message} Give another tokenizer.json, or make it "
+        f"anew with transformers' save_pretrained."
     )
 
 
-# Normalizers that make no more of a text than Unicode's own forms do.
-_MODEST = {
-    *("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents", "Nmt"),
-    *("BertNormalizer", "ByteLevel"),
-}
-_SIGN = 4  # characters that stand for one, or before a text, as in SentencePiece's vocabularies
-
-
 def _risky_normalizer(raw: bytes) -> dict[str, Any] | None:
-    """The normalizer of a tokenizer.json, where it may make a text longer without a bound."""
-    found = read_json(raw).get("normalizer")
-    return found if found and not all(map(_is_modest, _normalizers(found))) else None
+    """Return the normalizer of a tokenizer.json if it may make a text longer without a limit."""
+    normalizer = read_json(raw).get("normalizer")
+    is_modest = not normalizer or all(map(_is_modest, _normalizers(normalizer)))
+    return None if is_modest else normalizer
 
 
-def _normalizers(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    inner = found.get("normalizers")
-    if isinstance(inner, list):
-        for each in inner:
-            yield from _normalizers(each)
-    else:
-        yield found
+def _normalizers(normalizer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the normalizers of a sequence, or a single one."""
+    inner = normalizer.get("normalizers")
+    if not isinstance(inner, list):
+        yield normalizer
+        return
+    for part in inner:
+        yield from _normalizers(part)
 
 
-def _is_modest(each: dict[str, Any]) -> bool:
-    kind, pattern = each.get("type"), each.get("pattern")
+def _is_modest(normalizer: dict[str, Any]) -> bool:
+    kind = normalizer.get("type")
+    pattern = normalizer.get("pattern")
     if kind == "Prepend":
-        return len(each.get("prepend", "")) <= _SIGN
-    if kind == "Replace" and isinstance(pattern, dict):  # a sign for a sign, or nothing longer
-        return len(each.get("content", "")) <= max(1, len(pattern.get("String", "")))
+        return len(normalizer.get("prepend", "")) <= _SIGN
+    if kind == "Replace" and isinstance(pattern, dict):
+        # A sign for a sign, or nothing longer.
+        return len(normalizer.get("content", "")) <= max(1, len(pattern.get("String", "")))
     return kind in _MODEST
 
 
 def _pieces(text: str) -> list[str]:
-    """A text in pieces of about 64,000 characters, cut where counts add up (see
-    `tokens.safe_cuts`)."""
-    pieces, start = [], 0
+    """Return a text in pieces of about 64,000 characters, cut where counts add up.
+
+    See `tokens.safe_cuts`.
+    """
+    pieces = []
+    start = 0
     while len(text) - start > _CHUNK_BYTES:
         cut = start + _CHUNK_BYTES
         while cut < len(text) and not _safe(text, cut):
@@ -207,21 +237,27 @@ def _pieces(text: str) -> list[str]:
 
 
 def _safe(text: str, cut: int) -> bool:
-    before, here, after = text[cut - 1], text[cut], text[cut + 1 : cut + 2]
-    if here == " ":
-        return "!" <= before <= "~" and after.isascii() and after.isalpha()
-    return here in "，。；：" and "\u4e00" <= before <= "\u9fff"
+    """Return True if counts add up at a cut of a text."""
+    before = text[cut - 1]
+    after = text[cut]
+    second_after = text[cut + 1 : cut + 2]
+    if after == " ":
+        return "!" <= before <= "~" and second_after.isascii() and second_after.isalpha()
+    return after in "，。；：" and "\u4e00" <= before <= "\u9fff"
 
 
 def _ends(spans: list[tuple[int, int]], text: str) -> NDArray[np.int64]:
-    """The byte where each token ends, (n,), from character spans. Of the tokens that share one
-    character all but the last end where it begins."""
+    """Return the byte where each token ends, (n,), from spans of characters.
+
+    Of the tokens that share one character, all but the last end where it starts.
+    """
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    # Bytes of each character in UTF-8.
     widths = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
-    at = np.concatenate([[0], np.cumsum(widths)])
+    offsets = np.concatenate([[0], np.cumsum(widths)])
     pairs = np.array(spans, np.int64).reshape(-1, 2)
-    shared = np.concatenate([(pairs[:-1] == pairs[1:]).all(axis=1), [False]])[: len(pairs)]
-    return np.asarray(at[np.where(shared, pairs[:, 0], pairs[:, 1])], np.int64)
+    is_shared = np.concatenate([(pairs[:-1] == pairs[1:]).all(axis=1), [False]])[: len(pairs)]
+    return np.asarray(offsets[np.where(is_shared, pairs[:, 0], pairs[:, 1])], np.int64)
 
 
 class SentencePiece(Tokenizer):
@@ -242,18 +278,20 @@ class SentencePiece(Tokenizer):
         self._pieces("x", "be read")
 
     def index(self, data: bytes) -> TokenText:
-        """Tokenise; offsets are the library's, made to tile the bytes. A text that it drops is
-        empty."""
+        """Tokenise a text. The library's offsets are made to tile the bytes.
+
+        A text without any token is empty.
+        """
         ids, ends = self._pieces(data.decode())
         data = data if len(ends) else b""
         return TokenText(data, np.array(ids, np.int32), tiled(np.array(ends, np.int64), len(data)))
 
     def count(self, data: bytes) -> int:
-        """Number of tokens."""
+        """Return the number of tokens."""
         return len(self._pieces(data.decode())[0])
 
     def _pieces(self, text: str, what: str = "tokenise a text") -> tuple[list[int], list[int]]:
-        """A text's ids and where they end, made where memory and time end."""
+        """Return a text's ids and where they end, made where memory and time are limited."""
         try:
             return RENDERER.pieces(self._raw, text)
         except SettingsError as error:
