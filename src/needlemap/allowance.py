@@ -1,9 +1,9 @@
-"""What headers say of a server's limits: how many requests and tokens it still takes, until
-when, and how long it asks us to wait.
+"""Read a server's limits from its headers and errors.
 
-OpenAI's names (`x-ratelimit-limit-requests`, ... : vLLM gateways, Groq, Azure, LiteLLM send
-the same) and Anthropic's (`anthropic-ratelimit-requests-limit`, ...). Nothing is waited for
-here: see `asking/pacer.py`.
+They tell how many requests and tokens the server still takes, until when, and how long it asks us
+to wait. The names of headers are OpenAI's (`x-ratelimit-limit-requests`, ...; vLLM gateways, Groq,
+Azure and LiteLLM send the same) and Anthropic's (`anthropic-ratelimit-requests-limit`, ...).
+Nothing is waited for here: see `asking/pacer.py`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from time import time
 
-LIMIT_HEADERS = (
-    "x-ratelimit-{part}-{kind}",
-)  # part: limit, remaining, reset; kind: requests, tokens
-_HEADER = 64  # characters of a header that are read as a number or a time
+# part: limit, remaining, reset. kind: requests, tokens.
+LIMIT_HEADERS = ("x-ratelimit-{part}-{kind}",)
+# Characters of a header that are read as a number or a time.
+_HEADER = 64
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One limit. limit: what a full allowance holds. left: what the server had left, below 0
-    when overdrawn.
+    """One limit.
 
-    full_in_s: seconds until it is full again, None where the server does not say.
+    Attributes:
+        limit: How much a full allowance is.
+        left: How much the server had left; below 0 if it is overdrawn.
+        full_in_s: Seconds until it is full again; None if the server does not report that.
     """
 
     limit: float
@@ -40,7 +42,12 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """A server's limits on requests and on tokens, None where it tells of none."""
+    """A server's limits.
+
+    Attributes:
+        requests: The limit on requests; None if the server reports none.
+        tokens: The limit on tokens; None if the server reports none.
+    """
 
     requests: Quota | None = None
     tokens: Quota | None = None
@@ -51,27 +58,31 @@ def read_allowance(
     now_s: float | None = None,
     names: Sequence[str] = LIMIT_HEADERS,
 ) -> Allowance | None:
-    """A server's limits by its headers; None where they name none. The headers are read once,
-    since a client's own mapping decodes them at each look.
+    """Return a server's limits by its headers, or None if they name none.
 
-    now_s: the time in seconds since 1970; the present if not given. names: of the headers.
+    The headers are read once, because a client's own mapping decodes them each time.
 
-    >>> said = {"limit": "8000", "remaining": "7927", "reset": "547ms"}
-    >>> read_allowance({f"x-ratelimit-{part}-tokens": text for part, text in said.items()}).tokens
+    now_s: the time in seconds since 1970; by default the present. names: of the headers.
+
+    >>> reported = {"limit": "8000", "remaining": "7927", "reset": "547ms"}
+    >>> headers = {f"x-ratelimit-{part}-tokens": text for part, text in reported.items()}
+    >>> read_allowance(headers).tokens
     Quota(limit=8000.0, left=7927.0, full_in_s=0.547)
     """
-    said = {name.lower(): value for name, value in headers.items() if "ratelimit" in name.lower()}
+    limits = {name.lower(): value for name, value in headers.items() if "ratelimit" in name.lower()}
     now = time() if now_s is None else now_s
-    requests, tokens = (
-        next(_quotas(said, kind, now, names), None) for kind in ("requests", "tokens")
-    )
-    return Allowance(requests, tokens) if requests or tokens else None
+    requests = next(_quotas(limits, "requests", now_s=now, names=names), None)
+    tokens = next(_quotas(limits, "tokens", now_s=now, names=names), None)
+    if requests is None and tokens is None:
+        return None
+    return Allowance(requests=requests, tokens=tokens)
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
-    """How long a server asks us to wait, in seconds: `retry-after-ms`, `retry-after` in
-    seconds or as a date. None also for no time at all, as where a clock goes wrong: it would
-    be asked again and again at once.
+    """Return how many seconds a server asks us to wait, by `retry-after-ms` or `retry-after`.
+
+    The latter is a number of seconds or a date. Return None also for no time at all, as if a clock
+    is wrong: the request would be repeated at once, again and again.
 
     >>> (
     ...     retry_after_s({"retry-after-ms": "1500"}),
@@ -104,12 +115,16 @@ _RESET_FIELD = re.compile(
     r'"(?:x-)?rate-?limit-reset"\s?:\s?"?(\d{1,15}(?:\.\d{1,9})?)', re.IGNORECASE
 )
 _STANDARD_RESET = re.compile(r"\b(?:t|reset)=(\d{1,9})")
-_EPOCH_S, _EPOCH_MS = 1e8, 1e11  # larger numbers are a time, in seconds or in milliseconds
+# Larger numbers are a time since 1970: in seconds, in milliseconds.
+_EPOCH_S = 1e8
+_EPOCH_MS = 1e11
 
 
 def asked_wait_s(headers: Mapping[str, str], body: str, now_s: float | None = None) -> float | None:
-    """How long a server that limits a rate asks us to wait, in seconds: by its headers, its words,
-    or the time at which its limit is full again. None where it says nothing.
+    """Return how many seconds a server that limits a rate asks us to wait.
+
+    Its headers, its words, or the time at which its limit is full again tell that. Return None if
+    none of them does.
 
     >>> (
     ...     asked_wait_s({}, "Please try again in 1m5.2s."),
@@ -119,47 +134,53 @@ def asked_wait_s(headers: Mapping[str, str], body: str, now_s: float | None = No
     (65.2, 8.0, 5.0)
     """
     now = time() if now_s is None else now_s
-    found = retry_after_s(headers, now) or _spoken_s(body)
-    if found:
-        return found
-    said = {name.lower(): value for name, value in headers.items() if "limit" in name.lower()}
-    resets = [said.get(name) for name in _RESETS]
-    if standard := _STANDARD_RESET.search(said.get("ratelimit", "")[:_HEADER]):
+    wait_s = retry_after_s(headers, now) or _spoken_s(body)
+    if wait_s:
+        return wait_s
+    limits = {name.lower(): value for name, value in headers.items() if "limit" in name.lower()}
+    resets = [limits.get(name) for name in _RESETS]
+    standard = _STANDARD_RESET.search(limits.get("ratelimit", "")[:_HEADER])
+    if standard:
         resets.append(standard[1])
-    if field := _RESET_FIELD.search(body):
+    field = _RESET_FIELD.search(body)
+    if field:
         resets.append(field[1])
     return next(filter(None, (_until_s(reset, now) for reset in resets)), None)
 
 
 def _spoken_s(body: str) -> float | None:
-    """The wait that a refusal's body names."""
-    if field := _FIELD.search(body):
+    """Return the wait in seconds that the body of a refusal names, or None."""
+    field = _FIELD.search(body)
+    if field:
         unit = (field["suffix"] or (field["unit"] or "s").strip("_-")).lower()
         return float(field["number"]) * (0.001 if unit.startswith("m") else 1.0)
-    if spoken := _SPOKEN.search(body):
+    spoken = _SPOKEN.search(body)
+    if spoken:
         parts = _SPOKEN_PART.findall(spoken["time"])
         return sum(float(number) * _unit_s(unit.lower()) for number, unit in parts)
     return None
 
 
 def _unit_s(unit: str) -> float:
-    """Seconds of a unit's name."""
+    """Return the seconds of a unit, by its name."""
     if unit.startswith(("ms", "milli")):
         return 0.001
     return _UNITS_S[unit[0]]
 
 
 def _until_s(reset: str | None, now_s: float) -> float | None:
-    """Seconds until a limit is full again: given so, or as a time, in milliseconds too."""
+    """Return the seconds until a limit is full again. reset: these, or a time since 1970."""
     number = _number(reset)
     if number is None or number < _EPOCH_S:
         return seconds(reset, now_s)
-    return max(0.0, (number / 1000 if number > _EPOCH_MS else number) - now_s)
+    time_s = number / 1000 if number > _EPOCH_MS else number
+    return max(0.0, time_s - now_s)
 
 
 def seconds(text: str | None, now_s: float) -> float | None:
-    """A duration as '1h2m3.5s', '547ms' or plain seconds, or the time until a date; None for
-    anything else.
+    """Return the seconds of a duration, or until a date; None for anything else.
+
+    A duration is '1h2m3.5s', '547ms' or a plain number of seconds.
 
     >>> (
     ...     seconds("6m0s", 0),
@@ -186,15 +207,17 @@ def seconds(text: str | None, now_s: float) -> float | None:
 def _quotas(
     headers: Mapping[str, str], kind: str, now_s: float, names: Sequence[str]
 ) -> Iterator[Quota]:
+    """Yield the limits on one kind that headers report: 'requests' or 'tokens'."""
     for name in names:
-        parts = ("limit", "remaining", "reset")
-        limit, left, reset = (name.format(kind=kind, part=part) for part in parts)
-        most, rest = _number(headers.get(limit)), _number(headers.get(left))
-        if most is not None and rest is not None and most > 0:
-            yield Quota(most, rest, seconds(headers.get(reset), now_s))
+        limit = _number(headers.get(name.format(kind=kind, part="limit")))
+        left = _number(headers.get(name.format(kind=kind, part="remaining")))
+        reset = headers.get(name.format(kind=kind, part="reset"))
+        if limit is not None and left is not None and limit > 0:
+            yield Quota(limit=limit, left=left, full_in_s=seconds(reset, now_s))
 
 
 def _number(text: str | None) -> float | None:
+    """Return the number that a header holds, or None for anything else."""
     try:
         number = float((text or "")[:_HEADER])
     except ValueError:

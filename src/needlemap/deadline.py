@@ -1,5 +1,7 @@
-"""The time that a command was given (`--limit-time`, `check --minutes`), which holds in all
-that it does, and calls that may never return, which have an end."""
+"""Limit the time of a command (`--limit-time`, `check --minutes`), and of calls that may hang.
+
+The limit applies to everything that the command does.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,13 @@ _GRACE_S = 0.5
 
 @dataclass(slots=True)
 class Clock:
-    """The time of one start of a command. began_s: by the monotonic clock. flag: what a user
-    types to change seconds."""
+    """The time of one start of a command.
+
+    Attributes:
+        seconds: The limit.
+        flag: What a user types to change it.
+        began_s: The start, by the monotonic clock.
+    """
 
     seconds: float = inf
     flag: str = FLAG
@@ -34,13 +41,14 @@ class Clock:
 
     @property
     def ran_s(self) -> float:
-        """Seconds since it began."""
+        """Return the seconds since the start."""
         return monotonic() - self.began_s
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Within it nothing can be asked yet: that time does not count, and ends nothing."""
-        token, from_s = _CLOCK.set(None), monotonic()
+        """Stop the clock within: nothing can be asked yet, so the time does not count."""
+        token = _CLOCK.set(None)
+        from_s = monotonic()
         try:
             yield
         finally:
@@ -56,15 +64,23 @@ class LimitReached(NeedlemapError):
 
 
 class TimeUp(LimitReached):
-    """The time that a command was given has ended."""
+    """The time of a command has ended."""
 
 
 @contextmanager
 def limited_to(limit_s: float | None, flag: str = FLAG) -> Iterator[None]:
-    """Within it the command's time ends after so long; None: as it is. An earlier end around
-    it stays."""
-    both = [each for each in (_CLOCK.get(), Clock(limit_s, flag) if limit_s else None) if each]
-    token = _CLOCK.set(min(both, key=lambda each: each.began_s + each.seconds, default=None))
+    """Limit the command's time within. An earlier end stays.
+
+    limit_s: seconds; None for no further limit. flag: what a user types to change it.
+    """
+    clocks = []
+    current = _CLOCK.get()
+    if current:
+        clocks.append(current)
+    if limit_s:
+        clocks.append(Clock(limit_s, flag))
+    earliest = min(clocks, key=lambda clock: clock.began_s + clock.seconds, default=None)
+    token = _CLOCK.set(earliest)
     try:
         yield
     finally:
@@ -73,8 +89,10 @@ def limited_to(limit_s: float | None, flag: str = FLAG) -> Iterator[None]:
 
 @contextmanager
 def without_limit() -> Iterator[None]:
-    """Within it nothing ends by the command's time, which goes on: that is for sending, and
-    what was answered is judged whenever it ends. Also a decorator."""
+    """Lift the command's limit within, while its time continues. Also a decorator.
+
+    The limit is for sending: what was answered is judged whenever that ends.
+    """
     token = _CLOCK.set(None)
     try:
         yield
@@ -83,15 +101,18 @@ def without_limit() -> Iterator[None]:
 
 
 def clock() -> Clock:
-    """The command's; one without an end that begins now where it has none."""
+    """Return the command's clock. Without one, return a clock without a limit that starts now."""
     return _CLOCK.get() or Clock()
 
 
 def seconds_left(
     most_s: float = inf, what: str = "while prompts were built", do: str = ""
 ) -> float:
-    """How long a call may take: so long, or less where the command's time ends before. Raises
-    TimeUp where it has ended, and says while what, and what else may be done."""
+    """Return how many seconds a call may take: `most_s`, or fewer if the command's time ends.
+
+    Raises TimeUp if that has ended. what: the rest of "The time limit ended ...". do: what the user
+    may do instead of a longer limit.
+    """
     limit = _CLOCK.get()
     if limit is None:
         return most_s
@@ -107,9 +128,11 @@ def _time_up(what: str, do: str) -> TimeUp:
 
 
 def waits_s() -> float | None:
-    """Seconds after which whatever is awaited is given up; None where the time has no end."""
+    """Return the seconds after which waiting is given up, or None if there is no limit."""
     limit = _CLOCK.get()
-    return None if limit is None else max(0.0, limit.seconds - limit.ran_s)
+    if limit is None:
+        return None
+    return max(0.0, limit.seconds - limit.ran_s)
 
 
 def pause(seconds: float, what: str) -> None:
@@ -126,10 +149,13 @@ def call_within(
     what: str = "while prompts were built",
     do: str = "",
 ) -> _Result:
-    """What a call returns or raises. Raises TimeoutError for one that takes longer: its thread
-    is left behind, and ends with the process at the latest. Raises TimeUp as
-    `seconds_left`."""
-    from concurrent.futures import Future  # not for those who only build prompts
+    """Return or raise what a call does.
+
+    Raises TimeoutError if it takes longer than `seconds`: its thread is abandoned, and ends with
+    the process at the latest. Raises TimeUp as `seconds_left` does.
+    """
+    # Late: not needed if only prompts are built.
+    from concurrent.futures import Future
 
     left_s = seconds_left(seconds, what, do)
     done = Future[_Result]()
@@ -137,18 +163,21 @@ def call_within(
     try:
         return done.result(None if left_s == inf else left_s)
     except TimeoutError:
-        if not done.done() and left_s < seconds:  # a command's own limit has words of its own
+        if not done.done() and left_s < seconds:
+            # The command's own limit has an error of its own.
             raise _time_up(what, do) from None
         raise
 
 
 @contextmanager
 def cut_off(what: str) -> Iterator[None]:
-    """Within it the command's end cuts off what never waits, as a pattern that tries for hours.
-    Raises TimeUp then, in the main thread of a system that has such a signal."""
+    """Interrupt what never waits, such as a pattern that tries for hours, once the time has ended.
+
+    Raises TimeUp then, in the main thread of a system that has such a signal.
+    """
     left_s = waits_s()
-    able = hasattr(signal, "setitimer") and current_thread() is main_thread()
-    if left_s is None or not able:
+    has_signal = hasattr(signal, "setitimer") and current_thread() is main_thread()
+    if left_s is None or not has_signal:
         yield
         return
 
@@ -168,5 +197,6 @@ def cut_off(what: str) -> Iterator[None]:
 def _settle(done: Future[_Result], call: Callable[[], _Result]) -> None:
     try:
         done.set_result(call())
-    except BaseException as error:  # a library may panic, which is no Exception
+    except BaseException as error:
+        # A library may panic, which is not an Exception.
         done.set_exception(error)

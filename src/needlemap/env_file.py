@@ -1,4 +1,4 @@
-"""A file of environment variables, as `.env`: read only where `--env-file` names it."""
+"""Read a file of environment variables, e.g. `.env`, only if `--env-file` names it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _QUOTED = re.compile(r"""(["'])(.*)\1\s*(?:#.*)?""")
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Its variables: lines NAME=VALUE, with `export` and quotes if you like; `#` begins a
-    remark.
+    """Return the variables of a file.
 
-    Nothing is expanded. Raises SettingsError, which names a line and never shows it: it may
-    hold a key.
+    Its lines are NAME=VALUE, with `export` and quotes if you like. `#` starts a comment. Nothing is
+    expanded. Raises SettingsError, which names a line and never shows it, because it may hold a
+    key.
     """
     if not path.is_file():
         raise SettingsError(f"No file at '{path}' (--env-file).")
@@ -26,7 +26,7 @@ def read_env_file(path: Path) -> dict[str, str]:
         text = read_regular(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise SettingsError(f"'{path}' is no text in UTF-8 (--env-file).") from None
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -34,11 +34,12 @@ def read_env_file(path: Path) -> dict[str, str]:
         if match is None or "\0" in line:
             raise SettingsError(f"'{path}', line {number} is not NAME=VALUE (--env-file).")
         quoted = _QUOTED.fullmatch(match[2])
-        found[match[1]] = quoted[2] if quoted else match[2].partition(" #")[0].strip()
-    return found
+        value = quoted[2] if quoted else match[2].partition(" #")[0].strip()
+        variables[match[1]] = value
+    return variables
 
 
 def use_env_file(path: Path) -> None:
-    """Sets its variables for this process; what the environment has already stays."""
+    """Set the variables of a file for this process. Those that are set already stay."""
     for name, value in read_env_file(path).items():
         os.environ.setdefault(name, value)

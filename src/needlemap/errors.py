@@ -1,5 +1,7 @@
-"""Errors that reach a user. Each message says what, where, what is allowed, and what to type
-next."""
+"""Define the errors that reach a user.
+
+Each message names what is wrong, where, what is allowed, and what to type next.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from needlemap.allowance import Allowance
 
-_VALUE = 200  # characters of a value that is none
+# Characters of a wrong value in a message.
+_VALUE = 200
 
 
 class NeedlemapError(Exception):
-    """Something the user can mend. Its text is one clear line; the command line prints it,
-    exits with 2."""
+    """An error that the user can correct.
+
+    Its text is one clear line. The command line prints it and exits with 2.
+    """
 
 
 @contextmanager
 def naming(part: str, remedy: str = "") -> Iterator[None]:
-    """Within it an error stays what it is, names the part first, one of several, and ends with
-    a remedy; '' for the only one."""
+    """Put the name of a part before the errors raised within, and a remedy after them.
+
+    part: one of several; '' for the only one, whose errors stay as they are.
+    """
     try:
         yield
     except NeedlemapError as error:
@@ -36,7 +43,7 @@ def naming(part: str, remedy: str = "") -> Iterator[None]:
 
 
 def naming_family(name: str) -> AbstractContextManager[None]:
-    """Name the family of a suite in an error, and how to leave it out; '' that of a plain run."""
+    """Name the family of a suite in an error, and how to leave it out. name: '' for a plain run."""
     return naming(name and f"Family '{name}'", f" Or leave it out: --skip {name}")
 
 
@@ -53,15 +60,16 @@ class VocabularyMissing(NeedlemapError):
 
 
 class TooShort(NeedlemapError):
-    """A length leaves no room for a haystack: template, needle, question and reserve need it
-    all."""
+    """A length leaves no room for a haystack: template, needle, question and reserve need it."""
 
 
 class Failure(StrEnum):
     """Why a trial could not be measured. None of these is ever a score."""
 
-    REJECTED = "rejected"  # the server refused the request as malformed (400, 404, 422)
-    UNAUTHORISED = "unauthorised"  # 401, 403
+    # The server refused the request as malformed (400, 404, 422).
+    REJECTED = "rejected"
+    # 401, 403.
+    UNAUTHORISED = "unauthorised"
     TOO_LONG = "prompt too long"
     RATE_LIMITED = "rate limited"
     TIMED_OUT = "timed out"
@@ -70,35 +78,52 @@ class Failure(StrEnum):
     MEMORY = "out of memory"
     UNREADABLE = "unreadable answer"
     JUDGE = "judge unreadable"
-    MODEL = "model raised"  # an in-process model or a user's function raised
-    REPLICA = "replica lost"  # again and again, while it answered this prompt
-    SCORER = "scorer raised"  # a plug-in's scorer raised
-    ORACLE = "needle adds nothing"  # not even alone, so that nothing can be recovered
-    SKIPPED = "skipped by budget"  # never asked: a limit was reached
+    # An in-process model or a user's function raised.
+    MODEL = "model raised"
+    # It was lost again and again while it answered this prompt.
+    REPLICA = "replica lost"
+    # A plug-in's scorer raised.
+    SCORER = "scorer raised"
+    # Not even the needle alone adds anything, so nothing can be recovered.
+    ORACLE = "needle adds nothing"
+    # It was never asked: a limit was reached.
+    SKIPPED = "skipped by budget"
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a request took whose answer could not be read: a provider may bill it. In tokens by
-    the server's count; prompt_tokens None: by ours."""
+    """The tokens of a request whose answer could not be read. A provider may bill them.
+
+    Attributes:
+        prompt_tokens: By the server's count; None for ours.
+        answer_tokens: By the server's count.
+    """
 
     prompt_tokens: int | None = None
     answer_tokens: int = 0
 
 
 class Unmeasured(NeedlemapError):
-    """A model or a judge gave no answer that could be scored: the trial is recorded as
-    missing, never as 0.
+    """A model or a judge gave no answer that can be scored.
 
-    transient: worth asking again; retry_after_s: how long the server asked us to wait, in
-    seconds. attempts: how often it was asked before giving up. allowance: what a server's
-    headers said of its limits. usd: what a judge cost all the same; None when no price is
-    known. hopeless: so would every request fail. status: of the HTTP reply, None without one.
-    spent: of a request that was sent and not refused, None else. outage: the server is not
-    there, or says that it cannot answer now. unreached: no connection could be made, and none
-    was ever made to that address. filtered: a content filter withheld prompt or answer, which is
-    no fault of the request. limit_tokens: what a server's words call the limit a minute.
-    misplaced: no API stands at the address.
+    The trial is recorded as missing, never as 0.
+
+    Attributes:
+        failure: The kind of failure.
+        transient: Whether it is worth a retry.
+        retry_after_s: How many seconds the server asked us to wait.
+        attempts: How often it was tried before giving up.
+        usd: What a judge cost all the same; None if no price is known.
+        hopeless: Whether every request would fail so.
+        allowance: The limits that a server's headers report.
+        status: Of the HTTP reply; None without one.
+        spent: Of a request that was sent and not refused; None for others.
+        outage: Whether the server is not there, or reports that it cannot answer now.
+        unreached: Whether no connection could be made, and none was ever made to that address.
+        filtered: Whether a content filter withheld prompt or answer. That is not the request's
+            fault.
+        limit_tokens: The limit a minute that a server's words name.
+        misplaced: Whether there is no API at the address.
     """
 
     def __init__(
@@ -126,11 +151,12 @@ class Unmeasured(NeedlemapError):
         self.misplaced = False
 
     def __reduce__(self) -> Any:
-        return type(self), (self.failure, str(self)), vars(self)  # as another process raised it
+        # Another process may have raised it.
+        return type(self), (self.failure, str(self)), vars(self)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint that ends an error message: the nearest known name, and all of them.
+    """Return a hint that ends an error message: the nearest known name, and all of them.
 
     >>> did_you_mean("opena", ["hf", "openai"])
     "Did you mean 'openai'? Known: hf, openai."
@@ -162,7 +188,7 @@ _REMEDIES = {
 
 
 def os_error_words(error: OSError) -> str:
-    """What the operating system refused, where, and what to type next.
+    """Return what the operating system refused, where, and what to type next.
 
     >>> os_error_words(FileExistsError(errno.EEXIST, "File exists", "a.txt"))
     "'a.txt': File exists. A file stands where a folder is wanted: give another one with -o."
@@ -172,22 +198,24 @@ def os_error_words(error: OSError) -> str:
     return f"{where}{error.strerror or error}. {advice}".rstrip()
 
 
-def validator_words(said: str, got: object) -> str:
-    """A validator's message as a sentence of ours."""
-    said = re.sub(
-        r", unable to (parse|interpret).*", "", said.removeprefix("Value error, ").rstrip(".")
-    )
-    said = re.sub(r"^Input should be (a )?(valid )?", "must be ", said)
-    said = re.sub(r"^must be (?=(number|string|boolean|list|dictionary)\b)", "must be a ", said)
-    said = re.sub(r"^must be (?=integer\b)", "must be an ", said)
-    shown = _brief(got)
-    # Two sentences are ours: the second says what to type.
-    complete = shown in said or ". " in said
-    return f"{said}." if complete else f"{said}, got {shown}."
+_NO_ARTICLE = re.compile(r"^must be (?=(number|string|boolean|list|dictionary)\b)")
+
+
+def validator_words(message: str, value: object) -> str:
+    """Return a validator's message as a sentence of ours. value: the wrong value."""
+    message = message.removeprefix("Value error, ").rstrip(".")
+    message = re.sub(r", unable to (parse|interpret).*", "", message)
+    message = re.sub(r"^Input should be (a )?(valid )?", "must be ", message)
+    message = _NO_ARTICLE.sub("must be a ", message)
+    message = re.sub(r"^must be (?=integer\b)", "must be an ", message)
+    shown = _brief(value)
+    # Two sentences are ours: the second one has what to type.
+    is_complete = shown in message or ". " in message
+    return f"{message}." if is_complete else f"{message}, got {shown}."
 
 
 def _brief(value: object) -> str:
-    """A value as an error shows it: the beginning of a long one."""
+    """Return a value as an error shows it: the start of a long one."""
     try:
         text = repr(value)
     except ValueError:
@@ -205,18 +233,21 @@ _PYTHON = {
 
 
 def in_python(text: str) -> str:
-    """An error's text for callers from Python: it names arguments in place of flags.
+    """Return an error's text for callers from Python: with arguments in place of flags.
 
     >>> in_python("Unknown setting 'modle' in the command line. Give --base-url, or --no-canary.")
     "Unknown setting 'modle' in the call. Give base_url, or canary=False."
     >>> in_python("To go on: the same command with -o runs/a")
     "To go on: the same call with out='runs/a'"
     """
-    for said, better in _PYTHON.items():
-        text = text.replace(said, better)
-    text = _FLAG.sub(
-        lambda found: found[2].replace("-", "_") + ("=False" if found[1] else ""), text
-    )
-    return re.sub(r"(?<!\S)-o (?=[\w./])(\S*[\w/])", r"out='\1'", text).replace(
-        " with -o", " as out"
-    )
+    for typed, called in _PYTHON.items():
+        text = text.replace(typed, called)
+    text = _FLAG.sub(_as_argument, text)
+    text = re.sub(r"(?<!\S)-o (?=[\w./])(\S*[\w/])", r"out='\1'", text)
+    return text.replace(" with -o", " as out")
+
+
+def _as_argument(flag: re.Match[str]) -> str:
+    negation, name = flag.groups()
+    argument = name.replace("-", "_")
+    return f"{argument}=False" if negation else argument

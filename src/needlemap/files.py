@@ -1,8 +1,8 @@
-"""Files that may come from a stranger: only regular files are read, up to a limit, and nothing
-is written through a link; and YAML as people mean it.
+"""Read and write files that may come from a stranger, and read YAML as people mean it.
 
-A run's folder may be unpacked from anywhere. In it a name can be a pipe, a device, or a link
-to a file of one's own. The folder itself may be a link: its owner typed it.
+Only regular files are read, up to a limit, and nothing is written through a link. A run's folder
+may be unpacked from anywhere: in it a name can be a pipe, a device, or a link to a file of the
+user's. The folder itself may be a link, because its owner typed it.
 """
 
 from __future__ import annotations
@@ -23,27 +23,35 @@ from needlemap.errors import NeedlemapError
 if TYPE_CHECKING:
     import yaml
 
-MOST_BYTES = 64 << 20  # of a file that is read whole
-MOST_LINE = 256 << 20  # of one line, a record's: an answer of 64 MB fits, however it is written
-_MOST_YAML = 1 << 20  # characters of a YAML text
-_MOST_NODES = (
-    100_000  # values of a YAML text, those that aliases and merges repeat counted each time
-)
-_SHOWN = 100  # characters of what is wrong in YAML
+# Of a file that is read whole.
+MOST_BYTES = 64 << 20
+# Of one line, which is a record: an answer of 64 MB fits, however it is written.
+MOST_LINE = 256 << 20
+# Characters of a YAML text.
+_MOST_YAML = 1 << 20
+# Values of a YAML text. Those that aliases and merges repeat are counted each time.
+_MOST_NODES = 100_000
+# Characters of what is wrong in YAML.
+_SHOWN = 100
 _UNNAMED = "unnamed"
-_LONGEST_NAME, _DIGITS = 150, 8  # bytes of 255, as a task's name and a time are added; of a hash
-_PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
-RUN_FILE, SUITE_FILE = "run.json", "suite.json"  # either makes a folder a run's
+# Bytes of 255, because a task's name and a time are added.
+_LONGEST_NAME = 150
+# Of a hash.
+_DIGITS = 8
+_PRIVATE_FOLDER = 0o700
+_PRIVATE_FILE = 0o600
+# Either of these makes a folder that of a run.
+RUN_FILE = "run.json"
+SUITE_FILE = "suite.json"
 
 
 def is_run_folder(folder: Path) -> bool:
-    """Whether a folder holds a run, of one family or several."""
+    """Return True if a folder holds a run, of one family or several."""
     return any(is_regular(folder / mark) for mark in (RUN_FILE, SUITE_FILE))
 
 
 def is_regular(file: Path) -> bool:
-    """Whether a file is there, and neither pipe, device, socket nor folder, also behind
-    links."""
+    """Return True if a path is a file or leads to one, and not to a pipe, device or folder."""
     try:
         return stat.S_ISREG(file.stat().st_mode)
     except (OSError, ValueError):
@@ -51,9 +59,12 @@ def is_regular(file: Path) -> bool:
 
 
 def open_regular(file: Path) -> BufferedReader:
-    """A regular file, to be read. Raises NeedlemapError for any other kind, OSError where
-    there is none."""
-    _refuse_odd(file, os.stat(file))  # before it is opened: opening some devices does something
+    """Open a regular file to read it.
+
+    Raises NeedlemapError for any other kind, and OSError if there is none.
+    """
+    # Before it is opened, because opening some devices has effects.
+    _refuse_odd(file, os.stat(file))
     opened = open(file, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
     try:
         _refuse_odd(file, os.fstat(opened.fileno()))
@@ -64,8 +75,10 @@ def open_regular(file: Path) -> BufferedReader:
 
 
 def read_regular(file: Path, most: int = MOST_BYTES) -> bytes:
-    """A regular file's bytes. Raises NeedlemapError for any other kind and for one that is too
-    large."""
+    """Return a regular file's bytes.
+
+    Raises NeedlemapError for any other kind, and for a file that is too large.
+    """
     with open_regular(file) as opened:
         data = opened.read(most + 1)
     if len(data) > most:
@@ -76,8 +89,10 @@ def read_regular(file: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """A file's lines with their ends. One of more than MOST_LINE bytes is cut, and the
-    last."""
+    """Yield a file's lines with their ends.
+
+    A line of more than MOST_LINE bytes is cut, and the last one.
+    """
     while line := file.readline(MOST_LINE):
         if len(line) == MOST_LINE and not line.endswith(b"\n"):
             yield line + b"\n"
@@ -86,10 +101,10 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 
 def make_folder(folder: Path) -> None:
-    """A run's folder, for its owner alone; what stands above it is made as usual. One that is
-    there stays.
+    """Make a run's folder, for its owner alone. One that exists stays.
 
-    Raises NeedlemapError where a link inside another run's folder leads to it.
+    The folders above it are made with the usual permissions. Raises NeedlemapError if a link inside
+    another run's folder leads to it.
     """
     refuse_link(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -97,18 +112,17 @@ def make_folder(folder: Path) -> None:
 
 
 def make_inside(folder: Path) -> None:
-    """A folder inside a run's. Raises NeedlemapError where its name is a link."""
+    """Make a folder inside a run's. Raises NeedlemapError if its name is a link."""
     if folder.is_symlink():
         raise _link(folder)
     make_folder(folder)
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """Write a file so that it is either the old one or the new one, whatever happens. For its
-    owner alone.
+    """Write a file so that it is either the old one or the new one, whatever happens.
 
-    It is made under a random name, and takes the place of whatever has its name, links
-    too.
+    It is for its owner alone. It is made under a random name, and replaces whatever has its name,
+    links too.
     """
     descriptor, temporary = mkstemp(dir=file.parent, prefix=f".{file.stem}-", suffix=".tmp")
     try:
@@ -124,8 +138,10 @@ def write_whole(file: Path, data: bytes) -> None:
 
 
 def open_inside(file: Path, mode: str) -> IO[bytes]:
-    """A file in a run's folder, to be written: 'ab', 'a+b', 'xb'. Raises NeedlemapError where
-    it is none."""
+    """Open a file in a run's folder to write it.
+
+    mode: 'ab', 'a+b' or 'xb'. Raises NeedlemapError if it is not a regular file of its own.
+    """
     try:
         opened: IO[bytes] = open(file, mode, opener=_without_links)  # noqa: SIM115
     except OSError as error:
@@ -140,18 +156,20 @@ def open_inside(file: Path, mode: str) -> IO[bytes]:
 
 
 def refuse_link(target: Path) -> None:
-    """Raises NeedlemapError where a report would be written through a link inside a run's
-    folder."""
+    """Raise NeedlemapError if a report would be written through a link inside a run's folder."""
     linked: Path | None = None
     for path in (target, *target.parents):
         if linked is not None and any((path / name).exists() for name in (RUN_FILE, SUITE_FILE)):
             raise _link(linked)
-        linked = path if path.is_symlink() or _has_other_names(path) else linked
+        if path.is_symlink() or _has_other_names(path):
+            linked = path
 
 
 def write_report(target: Path, data: bytes) -> Path:
-    """Write a file that a user named, and the folders above it. Raises NeedlemapError as
-    `refuse_link`."""
+    """Write a file that a user named, and make the folders above it.
+
+    Raises NeedlemapError as `refuse_link` does.
+    """
     refuse_link(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)
@@ -165,15 +183,14 @@ def _refuse_odd(file: Path, status: os.stat_result) -> None:
 
 
 def _has_other_names(file: Path) -> bool:
-    """Whether a regular file is there under another name too, which may be one outside."""
+    """Return True if a regular file has another name too, which may be outside of the folder."""
     return is_regular(file) and file.stat().st_nlink > 1
 
 
 def _link(file: Path) -> NeedlemapError:
     return NeedlemapError(
         f"'{file}' is a link, or no file: needlemap writes through no link inside a run's folder. "
-        f"Delete it, "
-        f"or give another folder or file with -o."
+        f"Delete it, or give another folder or file with -o."
     )
 
 
@@ -187,9 +204,11 @@ def _without_links(file: str, flags: int) -> int:
 
 @cache
 def _yaml_loader() -> type[yaml.SafeLoader]:
-    """Return PyYAML's safe loader, but `10:30` is a text, where YAML 1.1 takes it for the number
-    630 in base sixty."""
-    # Late: who only builds prompts reads no YAML, and PyYAML is a tenth of our imports.
+    """Return PyYAML's safe loader, for which `10:30` is a text.
+
+    In YAML 1.1 that is the number 630 in base sixty.
+    """
+    # Late: not needed if only prompts are built, and PyYAML is a tenth of our imports.
     import yaml
 
     class YamlLoader(yaml.SafeLoader):
@@ -198,8 +217,9 @@ def _yaml_loader() -> type[yaml.SafeLoader]:
     def number(loader: YamlLoader, node: yaml.ScalarNode) -> object:
         if ":" in node.value:
             return node.value
-        whole = node.tag.endswith(":int")
-        return loader.construct_yaml_int(node) if whole else loader.construct_yaml_float(node)
+        if node.tag.endswith(":int"):
+            return loader.construct_yaml_int(node)
+        return loader.construct_yaml_float(node)
 
     for kind in ("int", "float"):
         YamlLoader.add_constructor(f"tag:yaml.org,2002:{kind}", number)
@@ -207,7 +227,7 @@ def _yaml_loader() -> type[yaml.SafeLoader]:
 
 
 def read_yaml(text: str) -> Any:
-    """The data of a YAML text. Raises yaml.YAMLError."""
+    """Return the data of a YAML text. Raises yaml.YAMLError."""
     import yaml
 
     if len(text) > _MOST_YAML:
@@ -217,53 +237,57 @@ def read_yaml(text: str) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        if _nodes(node, {}) > _MOST_NODES:
+        if _count_values(node, {}) > _MOST_NODES:
             raise yaml.YAMLError(f"with its aliases it holds more than {_MOST_NODES:,} values")
         return loader.construct_document(node)
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
-    except (
-        ValueError,
-        OverflowError,
-    ) as error:  # a number of thousands of digits, a date that is none
+    except (ValueError, OverflowError) as error:
+        # E.g. a number of thousands of digits, or a date that does not exist.
         raise yaml.YAMLError(f"it holds an invalid value: {str(error)[:_SHOWN]}") from None
     finally:
         loader.dispose()
 
 
-def _nodes(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a YAML node stands for, with those that aliases and merges repeat.
-    Raises yaml.YAMLError where one holds itself. known: of nodes that were counted; 0 of those
-    that enclose this one."""
+def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
+    """Return how many values a YAML node has, with those that aliases and merges repeat.
+
+    counts: of nodes that were counted, by their identity; 0 for those around this one. Raises
+    yaml.YAMLError if a node holds itself.
+    """
     import yaml
 
     if isinstance(node, yaml.ScalarNode):
         return 1
-    if known.setdefault(id(node), -1) == 0:
+    count = counts.get(id(node))
+    if count == 0:
         raise yaml.YAMLError("an alias names what it stands in")
-    if known[id(node)] < 0:
-        known[id(node)] = 0
+    if count is None:
+        counts[id(node)] = 0
         parts = node.value
         if isinstance(node, yaml.MappingNode):
-            parts = [each for pair in parts for each in pair]
-        known[id(node)] = 1 + sum(_nodes(part, known) for part in parts)
-    return known[id(node)]
+            parts = [part for pair in parts for part in pair]
+        count = 1 + sum(_count_values(part, counts) for part in parts)
+        counts[id(node)] = count
+    return count
 
 
 def plain_name(family: str) -> bool:
-    """Whether a family's name may be that of a folder in a run."""
+    """Return True if a family's name may be that of a folder in a run."""
     return family[:1].isalnum() and all(letter.isalnum() or letter in "-_." for letter in family)
 
 
 def folder_name(text: str, keep: str = "") -> str:
-    """Return a text as the name of one folder, inside of where it is put: never '.', '..', '' or
-    one too long for a file system. keep: signs that stay, too.
+    """Return a text as the name of one folder.
+
+    It is never '.', '..', '' or too long for a file system, so it stays inside the folder that it
+    is put into. keep: further signs that stay.
 
     >>> folder_name("openai/org/my model"), folder_name(".."), folder_name("a@b", keep="@")
     ('openai-org-my-model', 'unnamed', 'a@b')
     """
-    kept = f"-._{keep}"
-    plain = "".join(letter if letter.isalnum() or letter in kept else "-" for letter in text)
+    signs = f"-._{keep}"
+    plain = "".join(letter if letter.isalnum() or letter in signs else "-" for letter in text)
     name = plain.lstrip(".-") or _UNNAMED
     data = name.encode()
     if len(data) <= _LONGEST_NAME:
@@ -283,12 +307,13 @@ def folder_names(texts: Sequence[str], keep: str = "") -> list[str]:
     taken = set[str]()
     for text in texts:
         name = folder_name(text, keep)
-        numbered = (name, *(f"{name}-{number}" for number in range(2, len(texts) + 2)))
-        names.append(next(each for each in numbered if each.casefold() not in taken))
-        taken.add(names[-1].casefold())
+        candidates = (name, *(f"{name}-{number}" for number in range(2, len(texts) + 2)))
+        unique = next(name for name in candidates if name.casefold() not in taken)
+        names.append(unique)
+        taken.add(unique.casefold())
     return names
 
 
 def is_yaml(name: str) -> bool:
-    """Whether a name is the path of a YAML file."""
+    """Return True if a name is the path of a YAML file."""
     return Path(name).suffix in (".yaml", ".yml")

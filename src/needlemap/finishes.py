@@ -1,9 +1,10 @@
-"""Why an answer ended: the words that servers have for it, and what each means for a trial.
+"""Decide what the end of an answer means for a trial, by the words that servers have for it.
 
-A model may stop, use its budget up, refuse, or call a tool: that is its answer, which is scored. A
-content filter may withhold it: scored too, and counted next to the mean. A server that broke the
-answer off has measured nothing, nor has a context window that was full before the answer's budget
-was. A word that nobody knows is reported; its answer is scored if there is a text.
+A model may stop, use up its budget, refuse, or call a tool: that is its answer, which is scored. A
+content filter may withhold it: that is scored too, and counted next to the mean. A server that
+broke the answer off has measured nothing. Nor has a context window that was full before the
+answer's budget was. A word that is not known is reported, and its answer is scored if there is a
+text.
 """
 
 from __future__ import annotations
@@ -16,14 +17,18 @@ from enum import StrEnum
 from needlemap.errors import Failure, Spent, Unmeasured
 from needlemap.secrets import scrub
 
-_SHOWN = 200  # characters of a finish reason, and of what a broken answer said before
-_NAMED = 3  # unknown ones in a line
+# Characters of a finish reason, and of the text of a broken answer.
+_SHOWN = 200
+# Finish reasons in a warning about those that are not known.
+_NAMED = 3
 _FULL = (
     "The context window was full before the answer ended: use shorter --lengths, or a smaller "
     "--max-answer-tokens"
 )
-CONTENT_FILTER = "content_filter"  # OpenAI's word
-UNTOLD = "null"  # the word of a reply whose field for it is there and empty
+# OpenAI's word.
+CONTENT_FILTER = "content_filter"
+# The word for a reply whose field is there and empty.
+UNTOLD = "null"
 
 
 class Ending(StrEnum):
@@ -38,7 +43,7 @@ class Ending(StrEnum):
     BROKEN = "broken off"
 
 
-# As providers, gateways and engines spell them. Upper case, blanks and marks do not count, nor does
+# As providers, gateways and engines spell them. Case, blanks and marks are ignored, and so is
 # `FinishReason.` before a word.
 _WORDS = {
     Ending.WHOLE: "stop stopped end end_turn stop_sequence stop_word eos eos_token end_of_text "
@@ -73,7 +78,7 @@ _PREFIX = re.compile(r"^(finish|stop)reason(?=.)")
 
 
 def _plain(word: str) -> str:
-    """A word without its case, marks and prefix."""
+    """Return a word without its case, marks and prefix."""
     return _PREFIX.sub("", _MARKS.sub("", word[:_SHOWN].casefold()))
 
 
@@ -81,15 +86,17 @@ ENDINGS = {_plain(word): ending for ending, words in _WORDS.items() for word in 
 
 
 def pattern_of(*endings: Ending) -> str:
-    """A pattern that finds the words of some ends in a word without its case and marks: for a
-    script that stands alone."""
+    """Return a pattern that finds the words of some ends, for a script that stands alone.
+
+    It is for words without their case and marks.
+    """
     words = [word for word, ending in ENDINGS.items() if ending in endings]
     parts = [_PARTS[ending] for ending in endings if ending in _PARTS]
     return "|".join([f"^(?:{'|'.join(words)})$", *parts])
 
 
 def ending_of(finish: str | None) -> Ending | None:
-    """What a finish reason means; None for one that is not known, or where none was given.
+    """Return what a finish reason means; None if it is not known, or if none is given.
 
     >>> ending_of("FinishReason.MAX_TOKENS"), ending_of("content-filter"), ending_of("Aborted")
     (<Ending.CUT: 'cut by budget'>, <Ending.FILTERED: 'filtered'>, <Ending.BROKEN: 'broken off'>)
@@ -104,44 +111,49 @@ def ending_of(finish: str | None) -> Ending | None:
     return next((ending for ending, parts in _PARTS.items() if re.search(parts, word)), None)
 
 
-def finish_of(told: object) -> str:
-    """The finish reason in a reply's field. It may be an object that has a type, as engines send
-    it; one that is there and empty says that the answer was not finished. Any other value is a
-    word that nobody knows.
+def finish_of(value: object) -> str:
+    """Return the finish reason of a reply's field.
+
+    The field may be an object with a type, as engines send it. If it is there and empty, the answer
+    was not finished. Any other value is a word that is not known.
 
     >>> finish_of({"type": "abort"}), finish_of(""), finish_of({"reason": "error"}), finish_of(3)
     ('abort', 'null', "{'reason': 'error'}", '3')
     """
-    if isinstance(told, dict):
-        told = told.get("type", told)
-    if told is None or told == "":
+    if isinstance(value, dict):
+        value = value.get("type", value)
+    if value is None or value == "":
         return UNTOLD
-    return told if isinstance(told, str) else str(told)[:_SHOWN]
+    return value if isinstance(value, str) else str(value)[:_SHOWN]
 
 
 def is_unknown(finish: str | None) -> bool:
-    """Whether a finish reason is given and in no table."""
+    """Return True if a finish reason is given and in no table."""
     return bool(finish) and ending_of(finish) is None
 
 
 def list_unknown(finishes: Iterable[str | None]) -> list[str]:
-    """A line on the finish reasons among some answers' that are in no table; none where all are
-    known.
+    """Return a line on the finish reasons that are in no table, or none if all are known.
 
     >>> list_unknown(["stop", "eol", None, "eol"])
     ["warning: finish reasons that are not known, of answers that are scored: 'eol' (2)"]
     """
-    found = Counter(finish for finish in finishes if finish and is_unknown(finish))
-    if not found:
+    counts = Counter(finish for finish in finishes if finish and is_unknown(finish))
+    if not counts:
         return []
-    named = [f"{word[:_SHOWN]!r} ({count:,})" for word, count in found.most_common(_NAMED)]
-    words = ", ".join(named) + (", ..." if len(found) > _NAMED else "")
+    names = [f"{word[:_SHOWN]!r} ({count:,})" for word, count in counts.most_common(_NAMED)]
+    words = ", ".join(names)
+    if len(counts) > _NAMED:
+        words = f"{words}, ..."
     return [f"warning: finish reasons that are not known, of answers that are scored: {words}"]
 
 
 def check_finish(finish: str | None, text: str, why: str = "", remedy: str = "") -> None:
-    """Raises Unmeasured for an answer that its model did not end. text: what it said. why: the
-    server's own words for an error. remedy: what to type if it is a whole answer all the same."""
+    """Raise Unmeasured for an answer that its model did not end.
+
+    text: the answer. why: the server's own words for an error. remedy: what to type if it is a
+    whole answer all the same.
+    """
     ending = ending_of(finish)
     if why or ending is Ending.BROKEN:
         broken = _unfinished("The server broke the answer off", finish, text, why, transient=True)
@@ -156,14 +168,13 @@ def check_finish(finish: str | None, text: str, why: str = "", remedy: str = "")
 
 
 def _unfinished(
-    said: str, word: str | None, text: str, why: str = "", *, transient: bool
+    what: str, word: str | None, text: str, why: str = "", *, transient: bool
 ) -> Unmeasured:
-    """A request that was sent, and may be billed."""
+    """Return the error for a request that was sent, and may be billed."""
     reason = f" (finish reason {word[:_SHOWN]!r})" if word else ""
     words = f": {why}" if why else ""
-    begun = f". Its text so far: {text[:_SHOWN]!r}" if text.strip() else ""
-    failure = Unmeasured(
-        Failure.SERVER, scrub(f"{said}{reason}{words}{begun}"), transient=transient
-    )
+    start = f". Its text so far: {text[:_SHOWN]!r}" if text.strip() else ""
+    message = scrub(f"{what}{reason}{words}{start}")
+    failure = Unmeasured(Failure.SERVER, message, transient=transient)
     failure.spent = Spent()
     return failure

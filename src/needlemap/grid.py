@@ -1,7 +1,7 @@
-"""Numbers as people write them, and the grid of cells that lengths and depths make.
+"""Read numbers as people write them, and make the grid of cells of lengths and depths.
 
-Tokens are written as 4k or 1M, durations as 90s, 30m, 1h30m. Lengths are whole tokens. Depths
-are given by people in percent and held as shares in [0, 1].
+Tokens are written as 4k or 1M, durations as 90s, 30m, 1h30m. Lengths are whole tokens. People give
+depths in percent; inside they are shares in [0, 1].
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from typing import Any, ClassVar, Self
 
 from needlemap.errors import SettingsError, did_you_mean
 
-MOST_TOKENS = 10**12  # of a length, whoever wrote it
-MOST_LENGTH = 100_000_000  # tokens that are asked for: ten times the longest context that is sold
-MOST_TRIALS = 1_000_000  # of a run
-MOST_VALUES = 100_000  # of one axis: a slip of the finger, not a grid
+# Of a length, whoever wrote it.
+MOST_TOKENS = 10**12
+# Tokens that are asked for: ten times the longest context that is sold.
+MOST_LENGTH = 100_000_000
+# Of a run.
+MOST_TRIALS = 1_000_000
+# Of one axis: more are a typing error, not a grid.
+MOST_VALUES = 100_000
 DEPTH_SCALES = ("linear", "sigmoid")
 _KEYS = ("min", "max", "count", "scale")
 # How JSON may hold an axis.
@@ -28,17 +32,23 @@ _JSON_KINDS: tuple[dict[str, Any], ...] = (
     {"items": {}, "type": "array"},
     {"additionalProperties": True, "type": "object"},
 )
-_SHOWN = 60  # characters of what is no number
+# Characters of a text that is not a number.
+_SHOWN = 60
 _RANGE = re.compile(r"(\d+(?:\.\d+)?[km]?)\s*(?:\.\.+|-|–|to)\s*(\d+(?:\.\d+)?[km]?)", re.I)
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART = r"(\d+(?:\.\d+)?)\s*(?:({units})[a-z]*)\s*".format(units="|".join(_UNITS_S))
 
 
 def tokens(text: object) -> float:
-    """A number of tokens: '128k' -> 128000, '1M' -> 1000000, '1e5' -> 100000, 4000 as it
-    is."""
-    word: Any = text.strip().lower().replace("_", "") if isinstance(text, str) else text
-    factor = {"k": 1_000, "m": 1_000_000}.get(word[-1:], 1) if isinstance(word, str) else 1
+    """Return a number of tokens: '128k' -> 128000, '1M' -> 1000000, '1e5' -> 100000.
+
+    A number stays as it is. Raises SettingsError.
+    """
+    word: Any = text
+    factor = 1
+    if isinstance(text, str):
+        word = text.strip().lower().replace("_", "")
+        factor = {"k": 1_000, "m": 1_000_000}.get(word[-1:], 1)
     try:
         value = float(word[:-1] if factor > 1 else word) * factor
     except (ValueError, TypeError, OverflowError):
@@ -50,7 +60,7 @@ def tokens(text: object) -> float:
 
 
 def percents(text: object) -> float:
-    """A number of percent: '30%' or 30. Raises SettingsError.
+    """Return a number of percent, e.g. of '30%' or 30. Raises SettingsError.
 
     >>> percents("30%"), percents(10)
     (30.0, 10.0)
@@ -62,8 +72,9 @@ def percents(text: object) -> float:
 
 
 def duration_s(text: object) -> float:
-    """Seconds: of '1h30m', '90s', '2 min', or of a plain number of seconds. Raises
-    SettingsError.
+    """Return the seconds of a duration, e.g. of '1h30m', '90s', '2 min', or 90.
+
+    Raises SettingsError.
 
     >>> duration_s("1h30m"), duration_s("90s"), duration_s(20)
     (5400.0, 90.0, 20.0)
@@ -77,7 +88,7 @@ def duration_s(text: object) -> float:
 
 
 def duration_label(seconds: float) -> str:
-    """A duration for people.
+    """Return a duration for people.
 
     >>> duration_label(59), duration_label(3700)
     ('59 s', '1 h 01 min')
@@ -85,12 +96,19 @@ def duration_label(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = int(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
-    """One place of the map: length_tokens of the whole prompt, depth as a share in [0, 1]."""
+    """One place of the map.
+
+    Attributes:
+        length_tokens: The length of the whole prompt.
+        depth: A share in [0, 1].
+    """
 
     length_tokens: int
     depth: float
@@ -98,8 +116,13 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Lengths in tokens, depths as shares; duplicates: how many of each fell away after
-    rounding."""
+    """The lengths and depths of a run.
+
+    Attributes:
+        lengths: In tokens, ascending.
+        depths: As shares, ascending.
+        duplicates: How many lengths, and how many depths, were dropped as equal after rounding.
+    """
 
     lengths: tuple[int, ...]
     depths: tuple[float, ...]
@@ -107,31 +130,35 @@ class Grid:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """All cells, lengths in the outer loop."""
+        """Return all cells, lengths in the outer loop."""
         return tuple(Cell(length, depth) for length in self.lengths for depth in self.depths)
 
 
 def percent(depth: float) -> float:
-    """A depth for people: 0.29 -> 29.0, without binary noise."""
+    """Return a depth in percent for people: 0.29 -> 29.0, without binary noise."""
     return round(depth * 100, 6)
 
 
 def setting(depth: float) -> float:
-    """The depth in percent that a grid makes this very share of, to the last bit: a trial's
-    key holds it.
+    """Return the depth in percent of which a grid makes this very share, to the last bit.
+
+    A trial's key hashes the share.
 
     >>> shares = [percent / 34 / 100 for percent in range(0, 3401, 100)]
     >>> [setting(share) / 100 for share in shares] == shares, setting(0.29)
     (True, 29.0)
     """
     near = depth * 100
-    candidates = (percent(depth), near, math.nextafter(near, 0), math.nextafter(near, math.inf))
-    return next((value for value in candidates if value / 100 == depth), near)
+    neighbours = (math.nextafter(near, 0), math.nextafter(near, math.inf))
+    for value in (percent(depth), near, *neighbours):
+        if value / 100 == depth:
+            return value
+    return near
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis of a grid, parsed where it enters; `Lengths` and `Depths` say of what.
+    """One axis of a grid, parsed where it enters: `Lengths` or `Depths`.
 
     It is written as a list ('1k,4k'), as min:max:count[:scale], or as a mapping with these keys.
     Settings and run.json hold this type (pydantic parses it), so nothing behind them parses.
@@ -148,25 +175,25 @@ class Axis:
 
     @classmethod
     def parse(cls, spec: Any) -> Self:
-        """Return the axis that a specification stands for. Raises SettingsError."""
+        """Parse the specification of an axis. Raises SettingsError."""
         written = _plain(spec)
         if isinstance(written, str):
             values, scale = _typed(written, cls.scales, cls.example)
         elif isinstance(written, dict):
             values, scale = _spread(written, cls.scales)
         else:
-            listed = written if isinstance(written, list) else [written]
-            values, scale = _listed(listed), "linear"
+            values = _listed(written if isinstance(written, list) else [written])
+            scale = "linear"
         axis = cls(tuple(values), scale, written)
         axis.check()
         return axis
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Self:
-        """Return the axis of these numbers, as if they were typed as a list."""
-        listed = list(values)
-        written = ",".join(f"{value!r}".removesuffix(".0") for value in listed)
-        axis = cls(tuple(listed), "linear", written)
+        """Return the axis of numbers, as if they were typed as a list."""
+        values = tuple(values)
+        written = ",".join(f"{value!r}".removesuffix(".0") for value in values)
+        axis = cls(values, "linear", written)
         axis.check()
         return axis
 
@@ -218,7 +245,7 @@ class Lengths(Axis):
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Whole tokens, as they were given: in any order, and more than once."""
+        """Return whole tokens, as they were given: in any order, and more than once."""
         return tuple(round(value) for value in self.values)
 
     def check(self) -> None:
@@ -244,11 +271,11 @@ class Depths(Axis):
     scales = DEPTH_SCALES
 
     def percents(self, ends: str = "keep", digits: int | None = None) -> tuple[float, ...]:
-        """Percents, as they were given: in any order, and more than once.
+        """Return percents, as they were given: in any order, and more than once.
 
-        ends: on a sigmoid scale, 'keep' holds 0 and 100 as they are, 'squash' sends them through
-        the curve. digits: decimals kept (None: as they are; 0: rounded half to even; -1: cut to
-        whole percents).
+        ends: on a sigmoid scale, 'keep' leaves 0 and 100 as they are, and 'squash' applies the
+        curve to them. digits: decimals to keep (None: all of them; 0: rounded half to even; -1: cut
+        to whole percents).
         """
         values = self.values
         if self.scale == "sigmoid":
@@ -265,20 +292,30 @@ class Depths(Axis):
 def make_grid(
     lengths: Lengths, depths: Depths, *, ends: str = "keep", depth_digits: int | None = None
 ) -> Grid:
-    """Return the grid of two axes, each value once and in order. ends, depth_digits: as
-    `Depths.percents` takes them. Raises SettingsError for more cells than a run may have."""
-    tokens_, percents_ = lengths.tokens, depths.percents(ends, depth_digits)
-    unique_tokens, unique_percents = sorted(set(tokens_)), sorted(set(percents_))
+    """Return the grid of two axes, each value once and in order.
+
+    ends, depth_digits: as `Depths.percents` takes them. Raises SettingsError for more cells than a
+    run may have.
+    """
+    given_tokens = lengths.tokens
+    given_percents = depths.percents(ends, depth_digits)
+    unique_tokens = sorted(set(given_tokens))
+    unique_percents = sorted(set(given_percents))
     check_size(len(unique_tokens) * len(unique_percents))
     return Grid(
         lengths=tuple(unique_tokens),
         depths=tuple(value / 100 for value in unique_percents),
-        duplicates=(len(tokens_) - len(unique_tokens), len(percents_) - len(unique_percents)),
+        duplicates=(
+            len(given_tokens) - len(unique_tokens),
+            len(given_percents) - len(unique_percents),
+        ),
     )
 
 
 def spaced(low: float, high: float, count: int) -> list[float]:
-    """count values from low to high, evenly: the last is exactly high; one value alone is low.
+    """Return `count` values from low to high, evenly spaced.
+
+    The last one is exactly high. A single one is low. Raises SettingsError.
 
     >>> spaced(0, 100, 3)
     [0.0, 50.0, 100.0]
@@ -294,7 +331,7 @@ def spaced(low: float, high: float, count: int) -> list[float]:
 
 
 def sigmoid(value: float, ends: str = "keep") -> float:
-    """A percentage on the logistic curve that both older tools use, rounded to 3 decimals.
+    """Return a percentage on the logistic curve of both older tools, rounded to 3 decimals.
 
     100 / (1 + exp(-(x - 50) / 10)). ends 'keep': exactly 0 and 100 stay as they are.
 
@@ -307,12 +344,11 @@ def sigmoid(value: float, ends: str = "keep") -> float:
 
 
 def check_size(trials: int) -> None:
-    """Raises SettingsError for more trials than a run may have."""
+    """Raise SettingsError for more trials than a run may have."""
     if trials > MOST_TRIALS:
         raise SettingsError(
             f"{trials:,} trials are too many: a run has {MOST_TRIALS:,} at most. Give fewer "
-            f"lengths, depths "
-            f"or repeats."
+            f"lengths, depths or repeats."
         )
 
 
@@ -381,13 +417,17 @@ def _spread(spec: dict[str, Any], scales: tuple[str, ...]) -> tuple[list[float],
 def _rounded(value: float, digits: int | None) -> float:
     if digits is None:
         return value
-    return float(int(value)) if digits < 0 else float(round(value, digits))
+    if digits < 0:
+        return float(int(value))
+    return float(round(value, digits))
 
 
 def short_size(size: int) -> str:
-    """A size as people type it.
+    """Return a size as people type it.
 
     >>> short_size(8000), short_size(160), short_size(32768), short_size(4497)
     ('8k', '160', '32,768', '4,497')
     """
-    return f"{size // 1000}k" if size >= 1000 and size % 1000 == 0 else f"{size:,}"
+    if size >= 1000 and size % 1000 == 0:
+        return f"{size // 1000}k"
+    return f"{size:,}"

@@ -1,4 +1,4 @@
-"""Files of the hub, fetched in the time that the command has."""
+"""Fetch files of the hub within the time that the command has."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from needlemap.deadline import call_within
 
 
 def fetch(call: Callable[[], str], name: str) -> Path:
-    """Where a file or a folder of the hub lies here: `call` downloads it, unless the cache has
-    it. Raises TimeUp, and whatever the library does (its own, its client's, OSError,
-    ValueError)."""
+    """Return where a file or folder of the hub lies on this machine.
+
+    call: downloads it, unless it is cached. Raises TimeUp, and anything that the library raises
+    (its own errors, its client's, OSError, ValueError).
+    """
     what = f"while '{name}' was fetched from the hub"
     return Path(call_within(inf, call, what, "a folder or file here"))

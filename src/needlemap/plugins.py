@@ -1,5 +1,8 @@
-"""All that an extension imports: a model, task, scorer, haystack, tokenizer or probe of one's own
-needs this module alone. Where its names come from may change; these names stay."""
+"""Everything that an extension imports: a model, task, scorer, haystack, tokenizer or probe.
+
+An extension needs this module alone. The modules that define its names may change; these names
+stay.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,7 @@ from needlemap.text.tokens import Tokenizer, TokenText
 
 
 def __getattr__(name: str) -> _Any:
-    """A base class of an extension that a wing takes, by an entry point of group
-    `needlemap.plugins`."""
+    """Return a wing's base class of extensions, by an entry point of group `needlemap.plugins`."""
     if name in _installed("plugins"):
         return _find("plugins", name)
     raise AttributeError(f"module 'needlemap.plugins' has no attribute '{name}'")
@@ -58,5 +60,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """The public names, with those of wings."""
+    """Return the public names, with those of wings."""
     return sorted({*__all__, *_installed("plugins")})

@@ -1,10 +1,11 @@
-"""A stranger's chat template, normalizer or SentencePiece model in a process of its own:
-little time, little memory, and nothing of ours to reach.
+"""Run a stranger's chat template, normalizer or SentencePiece model in a process of its own.
 
-jinja2's sandbox lets a template reach no object but those it is given; it bounds neither time
-nor memory. A tokenizer's normalizer, and the one inside of a SentencePiece model, may make
-gigabytes of a word, and its library then ends the process. The process is started at the first
-of them (0.07 s) and ends with this one; its environment holds no keys.
+The process gets little time and memory, and nothing of ours to reach: its environment has no keys.
+
+jinja2's sandbox gives a template only the objects that it is passed. It limits neither time nor
+memory. A tokenizer's normalizer, and the one inside of a SentencePiece model, may make gigabytes of
+a word, and its library then ends the process. The process starts with the first of them (0.07 s)
+and ends with this one.
 """
 
 from __future__ import annotations
@@ -25,12 +26,23 @@ from typing import Any
 from needlemap.deadline import seconds_left
 from needlemap.errors import SettingsError
 
-SECONDS, MEGABYTES = 5, 256
-_NORMAL_S, _NORMAL_MB = 20, 512  # for a normalizer; a library's own memory is part of it
-_PIECES, _A_SECOND = 400, 50_000  # bytes of memory for a character, and characters of a text
-_TIMES, _FEW = 20, 10_000  # characters that may come of one of a text, and of a short one
-_LARGEST = 2**24  # characters of a rendered text
-_SLOWER = 6  # times as long by the clock, on a machine that is busy with other things
+# Limits of a template.
+SECONDS = 5
+MEGABYTES = 256
+# Limits of a normalizer, with its library's own memory.
+_NORMAL_S = 20
+_NORMAL_MB = 512
+# Limits of a SentencePiece model: bytes of memory for a character, characters of a text a second.
+_PIECES = 400
+_A_SECOND = 50_000
+# Characters that may come of one character of a text, and of a short text.
+_TIMES = 20
+_FEW = 10_000
+# Characters of a rendered text.
+_LARGEST = 2**24
+# It may take so many times as long by the clock, on a machine that is busy with other things.
+_SLOWER = 6
+# Variables of the environment.
 _KEPT = (
     "PATH",
     "PYTHONPATH",
@@ -40,7 +52,8 @@ _KEPT = (
     "SYSTEMROOT",
     "LANG",
 )
-_DAY = datetime(2024, 7, 26)  # the date that Llama 3.1's template falls back on
+# The date that Llama 3.1's template falls back on.
+_DAY = datetime(2024, 7, 26)
 
 
 class Unbounded(SettingsError):
@@ -48,15 +61,22 @@ class Unbounded(SettingsError):
 
 
 class Renderer:
-    """The process that renders; started anew where it ended, and in a fork of this process."""
+    """The process that renders.
+
+    It is started again if it has ended, and in a fork of this process.
+    """
 
     def __init__(self) -> None:
-        self._lock, self._owner = Lock(), 0
+        self._lock = Lock()
+        # The process that started it.
+        self._owner = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def render(self, template: str, variables: dict[str, Any]) -> str:
-        """A template's text. Raises SettingsError with what the template says, Unbounded at a
-        limit."""
+        """Return the text of a template.
+
+        Raises SettingsError with the template's own error, and Unbounded at a limit.
+        """
         request = {
             "template": template,
             "variables": variables,
@@ -66,33 +86,47 @@ class Renderer:
         return str(self._exchange(request)["text"])
 
     def normalize(self, normalizer: dict[str, Any], text: str) -> int:
-        """How many characters a tokenizer's normalizer makes of a text. Raises as `render`."""
-        megabytes = _NORMAL_MB + _TIMES * len(text) // 2**20
-        asked = {"normalizer": normalizer, "text": text, "seconds": _NORMAL_S}
-        return int(self._exchange({**asked, "megabytes": megabytes})["size"])
+        """Return how many characters a tokenizer's normalizer makes of a text.
+
+        Raises as `render` does.
+        """
+        request = {
+            "normalizer": normalizer,
+            "text": text,
+            "seconds": _NORMAL_S,
+            "megabytes": _NORMAL_MB + _TIMES * len(text) // 2**20,
+        }
+        return int(self._exchange(request)["size"])
 
     def pieces(self, model: bytes, text: str) -> tuple[list[int], list[int]]:
-        """A text's token ids by a SentencePiece model, and the byte at which each ends. Raises
-        as `render`."""
-        name = hashlib.sha256(model).hexdigest()
-        megabytes = _NORMAL_MB + (_PIECES * len(text) + _TIMES * len(model)) // 2**20
-        asked = {"pieces": name, "text": text, "seconds": _NORMAL_S + len(text) // _A_SECOND}
-        asked |= {"megabytes": megabytes}
-        said = self._exchange(asked)
-        if "ids" not in said:  # a process that has not met the model yet
-            said = self._exchange({**asked, "model": b64encode(model).decode()})
-        return said["ids"], said["ends"]
+        """Return a text's token ids by a SentencePiece model, and the byte at which each ends.
+
+        Raises as `render` does.
+        """
+        request = {
+            "pieces": hashlib.sha256(model).hexdigest(),
+            "text": text,
+            "seconds": _NORMAL_S + len(text) // _A_SECOND,
+            "megabytes": _NORMAL_MB + (_PIECES * len(text) + _TIMES * len(model)) // 2**20,
+        }
+        reply = self._exchange(request)
+        if "ids" not in reply:
+            # The process does not have the model yet.
+            reply = self._exchange({**request, "model": b64encode(model).decode()})
+        return reply["ids"], reply["ends"]
 
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         line = json.dumps(request, default=str).encode() + b"\n"
         with self._lock:
-            said = self._answer(line, seconds_left(_SLOWER * request["seconds"]))
-        if said.get("much"):
-            seconds_left()  # a command's own limit has words of its own
-        if "error" in said or said.get("much"):
-            much = f"it takes more than {request['seconds']} s or {request['megabytes']} MB."
-            raise Unbounded(much) if said.get("much") else SettingsError(str(said["error"]))
-        return said
+            reply = self._answer(line, seconds_left(_SLOWER * request["seconds"]))
+        if reply.get("much"):
+            # The command's own limit has an error of its own.
+            seconds_left()
+            limits = f"{request['seconds']} s or {request['megabytes']} MB"
+            raise Unbounded(f"it takes more than {limits}.")
+        if "error" in reply:
+            raise SettingsError(str(reply["error"]))
+        return reply
 
     def close(self) -> None:
         """End the process."""
@@ -105,25 +139,24 @@ class Renderer:
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
-        clock = Timer(most_s, process.kill)
-        clock.start()
+        timer = Timer(most_s, process.kill)
+        timer.start()
         try:
             process.stdin.write(line)
             process.stdin.flush()
-            said: dict[str, Any] = json.loads(process.stdout.readline())
-        except (OSError, ValueError):  # it was killed, by a limit or by what it did
+            reply: dict[str, Any] = json.loads(process.stdout.readline())
+        except (OSError, ValueError):
+            # It was killed, by a limit or by what it did.
             with suppress(subprocess.TimeoutExpired):
                 process.wait(1)
-            began = process.returncode != 1
+            has_started = process.returncode != 1
             self.close()
-            return (
-                {"much": True}
-                if began
-                else {"error": "the process that renders it does not start."}
-            )
+            if has_started:
+                return {"much": True}
+            return {"error": "the process that renders it does not start."}
         finally:
-            clock.cancel()
-        return said
+            timer.cancel()
+        return reply
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
@@ -134,7 +167,8 @@ class Renderer:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is this process's business
+                # Ctrl-C is handled by this process.
+                start_new_session=True,
                 env={name: os.environ[name] for name in _KEPT if name in os.environ},
             )
         return self._process
@@ -146,23 +180,26 @@ atexit.register(RENDERER.close)
 
 def serve() -> None:
     """Render each request, a line of JSON, until the input ends."""
-    _compiled("")  # all that it imports, before memory is bounded
+    # Import everything that it needs before memory is limited.
+    _compiled("")
     for line in sys.stdin.buffer:
         request = json.loads(line)
         _bound(request["seconds"], request["megabytes"])
         if "pieces" in request:
-            said = json.dumps(pieces(request["pieces"], request.get("model"), request["text"]))
+            reply = pieces(request["pieces"], request.get("model"), request["text"])
         elif "normalizer" in request:
-            said = json.dumps(normalized(request["normalizer"], request["text"]))
+            reply = normalized(request["normalizer"], request["text"])
         else:
-            said = json.dumps(rendered(request["template"], request["variables"]))
-        sys.stdout.buffer.write(said.encode() + b"\n")
+            reply = rendered(request["template"], request["variables"])
+        sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
         sys.stdout.buffer.flush()
 
 
 def rendered(template: str, variables: dict[str, Any]) -> dict[str, Any]:
-    """{"text": ...}, {"error": why there is none}, or {"much": True} for one that took too
-    much memory."""
+    """Return a template's text as {"text": ...}.
+
+    Return {"error": ...} if there is none, and {"much": True} if it took too much memory.
+    """
     try:
         text = _compiled(template).render(**variables)
         if len(text) > _LARGEST:
@@ -175,52 +212,58 @@ def rendered(template: str, variables: dict[str, Any]) -> dict[str, Any]:
         from jinja2 import TemplateError
 
         with suppress(Exception):
-            said = str(error)[:500]
-            return {
-                "error": said
-                if isinstance(error, TemplateError)
-                else f"{type(error).__name__}: {said}"
-            }
+            message = str(error)[:500]
+            if not isinstance(error, TemplateError):
+                message = f"{type(error).__name__}: {message}"
+            return {"error": message}
         return {"error": type(error).__name__}
 
 
 def normalized(normalizer: dict[str, Any], text: str) -> dict[str, Any]:
-    """{"size": characters} of what a tokenizer's normalizer makes of a text, else as
-    `rendered`."""
+    """Return the size of what a tokenizer's normalizer makes of a text, as {"size": characters}.
+
+    Otherwise return what `rendered` does.
+    """
     from tokenizers import Tokenizer
 
     model = {"type": "BPE", "vocab": {}, "merges": []}
     try:
-        whole = Tokenizer.from_str(json.dumps({**_BARE, "normalizer": normalizer, "model": model}))
-        size = len(whole.normalizer.normalize_str(text))
+        file = json.dumps({**_BARE, "normalizer": normalizer, "model": model})
+        size = len(Tokenizer.from_str(file).normalizer.normalize_str(text))
     except MemoryError:
         return {"much": True}
     except BaseException as error:
         return {"error": f"{type(error).__name__}: {error}"[:500]}
-    return {"size": size} if size <= _FEW + _TIMES * len(text) else {"much": True}
+    if size > _FEW + _TIMES * len(text):
+        return {"much": True}
+    return {"size": size}
 
 
-_MODELS: dict[str, Any] = {}  # SentencePiece models of the process, by their hashes
+# SentencePiece models of the process, by their hashes.
+_MODELS: dict[str, Any] = {}
 
 
 def pieces(name: str, model: str | None, text: str) -> dict[str, Any]:
-    """{"ids", "ends"} of a text by the model of that hash, {} where the model is not known
-    yet, else as `rendered`. model: in base64."""
+    """Return {"ids", "ends"} of a text by the model with a hash.
+
+    Return {} if the model is not known yet, and otherwise what `rendered` does. name: the hash.
+    model: the model in base64.
+    """
     try:
         if model is not None:
             import sentencepiece
 
-            made = sentencepiece.SentencePieceProcessor(model_proto=b64decode(model))
+            processor = sentencepiece.SentencePieceProcessor(model_proto=b64decode(model))
             _MODELS.clear()
-            _MODELS[name] = made
+            _MODELS[name] = processor
         if name not in _MODELS:
             return {}
-        found = _MODELS[name].encode(text.encode(), return_type="offset_mapping")
+        encoding = _MODELS[name].encode(text.encode(), return_type="offset_mapping")
     except MemoryError:
         return {"much": True}
     except BaseException as error:
         return {"error": f"{type(error).__name__}: {error}"[:500]}
-    return {"ids": list(found["ids"]), "ends": [stop for _, stop in found["offsets"]]}
+    return {"ids": list(encoding["ids"]), "ends": [stop for _, stop in encoding["offsets"]]}
 
 
 _BARE: dict[str, Any] = {
@@ -231,8 +274,10 @@ _BARE: dict[str, Any] = {
 
 
 def _bound(seconds: int, megabytes: int) -> None:
-    """Processor time and memory from here on; no files are written. Where the system knows
-    such limits."""
+    """Limit processor time and memory from here on, and forbid files.
+
+    Does nothing if the system has no such limits.
+    """
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -253,13 +298,14 @@ def _limit(kind: int, most: int) -> None:
 
 @cache
 def _compiled(template: str) -> Any:
-    """As transformers compiles it: a stranger's program, in jinja2's sandbox."""
+    """Compile a template as transformers does: a stranger's program, in jinja2's sandbox."""
     import re
 
     from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    bare = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", template)  # marks for training only
+    # These marks are for training only.
+    bare = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", template)
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
     )
@@ -275,12 +321,12 @@ def _refuse(message: str) -> None:
 
 
 def _day(form: str) -> str:
-    """The date that templates ask for: always the same, so that a run's prompts are too."""
+    """Return the date that templates ask for: always the same, so that a run's prompts are too."""
     return _DAY.strftime(form)
 
 
 def _to_json(value: Any, **options: Any) -> str:
-    """JSON without HTML escapes."""
+    """Return JSON without HTML escapes."""
     return json.dumps(value, **{"ensure_ascii": False, **options})
 
 

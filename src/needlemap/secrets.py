@@ -1,8 +1,8 @@
-"""What must not be seen: keys in settings are refused, what looks like a key in any words is
-hidden, and secrets that were sent are found again in what a server says (`spellings.py`).
+"""Hide what must not be seen: keys and secrets.
 
-Keys belong into the environment: a setting that holds one would be kept in run.json, and be
-shown.
+Keys in settings are refused. What looks like a key in any text is hidden. Secrets that were sent
+are found again in what a server returns (`spellings.py`). Keys belong into the environment: a
+setting that holds one would be kept in run.json, and be shown.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from needlemap.spellings import RUN, Spellings
 from needlemap.untrusted import DEEPEST
 
 HIDDEN = "[hidden]"
-SHORTEST = 6  # characters of a secret; shorter ones would be found in plain words
+# Characters of a secret. Shorter ones would be found in ordinary words.
+SHORTEST = 6
 # Stands between two texts, so that no secret spans both.
 _BETWEEN = "\n\x7f\n"
 LONGEST_MESSAGE = 500
-_SCRUBBED = 10_000  # characters of a text that a message is made of
-# What a key looks like, and what a text must hold, in small letters, to be searched for it. Each
-# takes time in proportion to the text: no start reads what another start reads again.
+# Characters of a text that a message is made of.
+_SCRUBBED = 10_000
+# What a text must hold, in small letters, to be searched for a key; what the key looks like; and
+# what replaces it. Each takes time in proportion to the text: no start reads what another start
+# reads again.
 _SECRETS = (
     ("-", re.compile(r"\b(sk|gsk|xai)-[\w*…-]{4,}([/+.=]+[\w*…-]+)*=*"), r"\1-[hidden]"),
     ("bearer", re.compile(r"(?i)\b(bearer)\s*[^\s'\",]{16,}"), r"\1 [hidden]"),
@@ -52,68 +55,79 @@ _KEY_NAMES = re.compile(
     r"(?i)(^|[_-])(api[_-]?key|secret|password|passwd|authorization|access[_-]?token|bearer)$"
 )
 _MAYBE_KEY = re.compile(r"(?i)(token|auth|cookie|credentials?|signature|sig|code|session|pat|jwt)$")
-_RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w+/=.~:-]{16,}")  # what no word is
+# No word looks like this.
+_RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w+/=.~:-]{16,}")
 _VARIABLE = re.compile(r"\w*_API_KEY")
-_HERE = str(
-    PurePath(__file__).parent
-)  # frames of needlemap's own are not where a user's code raised
+# Frames of needlemap's own are not where a user's code raised.
+_HERE = str(PurePath(__file__).parent)
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
 
 
 def scrub(text: str) -> str:
-    """A text fit for a record and a terminal: one printable line without keys, at most 500
-    characters.
+    """Return a text for a record and a terminal: one printable line without keys.
+
+    It has at most 500 characters.
 
     >>> scrub("Incorrect API key provided: sk-abcdef123456")
     'Incorrect API key provided: sk-[hidden]'
     """
-    text = " ".join(
-        "".join(letter if letter.isprintable() else " " for letter in text[:_SCRUBBED]).split()
-    )
-    text = hidden(text)
-    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
+    letters = [letter if letter.isprintable() else " " for letter in text[:_SCRUBBED]]
+    text = hidden(" ".join("".join(letters).split()))
+    if len(text) <= LONGEST_MESSAGE:
+        return text
+    return text[: LONGEST_MESSAGE - 1] + "…"
 
 
 def hidden(text: str) -> str:
-    """A text without keys, and without names and passwords in addresses; else as it is.
+    """Return a text without keys, and without names and passwords in addresses.
 
     >>> hidden("http://me:pass@host/v1?api_key=abc&n=1")
     'http://[hidden]@host/v1?api_key=[hidden]&n=1'
     """
-    small = text.lower()
-    for needed, pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text) if needed in small else text
+    lowered = text.lower()
+    for needed, pattern, replacement in _SECRETS:
+        if needed in lowered:
+            text = pattern.sub(replacement, text)
     return _IN_ADDRESS.sub(_hidden_value, text)
 
 
-def _hidden_value(found: re.Match[str]) -> str:
-    """A value in an address, hidden where it looks like a key."""
-    name, value = found.groups()
+def _hidden_value(match: re.Match[str]) -> str:
+    """Return a value in an address, hidden if it looks like a key."""
+    name, value = match.groups()
     digits, small, capitals = (bool(letters.search(value)) for letters in _MIXED)
     if digits and ((small and capitals) or _LONG.match(value)):
         return f"{name}{HIDDEN}"
-    return found[0]
+    return match[0]
 
 
 def raised_by(error: BaseException) -> str:
-    """An exception of somebody's own code in one line, with file and line; `--debug` shows all
-    of it."""
+    """Return an exception of somebody's own code as one line, with its file and line.
+
+    `--debug` shows all of it.
+    """
     logging.getLogger("needlemap").debug("", exc_info=error)
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if _HERE not in frame.filename and not frame.filename.startswith("<")
     ]
-    own = [frame for frame in frames if not _INSTALLED.search(frame.filename)] or frames
-    where = f" ({PurePath(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
-    return scrub(f"{type(error).__name__}: {error}".rstrip(": ")) + where
+    # The user's own frames, or those of installed packages if there are no others.
+    frames = [frame for frame in frames if not _INSTALLED.search(frame.filename)] or frames
+    place = ""
+    if frames:
+        place = f" ({PurePath(frames[-1].filename).name}, line {frames[-1].lineno})"
+    return scrub(f"{type(error).__name__}: {error}".rstrip(": ")) + place
 
 
 def refuse_keys(settings: Mapping[str, Any], variable: str) -> None:
-    """Raises SettingsError for the first setting, by name, that holds a key. variable: where
-    one belongs."""
+    """Raise SettingsError for the first setting that holds a key.
+
+    variable: the environment variable that it belongs into.
+    """
     for name, setting in settings.items():
-        for part in (part for part, value in parts_of(setting) if _is_key(part, value)):
+        for part, value in parts_of(setting):
+            if not _is_key(part, value):
+                continue
             raise SettingsError(
                 f"Setting '{name}' holds a key ({part}), which run.json would keep. Keys are read "
                 f"from the environment only. Type: export {variable}=YOUR-KEY (another variable: "
@@ -122,8 +136,7 @@ def refuse_keys(settings: Mapping[str, Any], variable: str) -> None:
 
 
 def check_key_names(settings: Any, instead: str) -> None:
-    """Raises SettingsError where a file takes a key from a variable that is not named as keys
-    are.
+    """Raise SettingsError if a file takes a key from a variable that is not named as keys are.
 
     A file may come from a stranger, with an address to send the key to. instead: what to type.
     """
@@ -136,12 +149,12 @@ def check_key_names(settings: Any, instead: str) -> None:
 
 
 def key_names(value: Any) -> Iterator[str]:
-    """Every key_env in settings, also inside options."""
+    """Return every key_env in settings, also inside options."""
     return (str(part) for name, part in parts_of(value) if name == "key_env")
 
 
 def parts_of(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """A value and all that is inside it, each with the name under which it stands."""
+    """Yield a value and everything inside it, each with the name under which it stands."""
     waiting = [(name, value)]
     while waiting:
         name, value = waiting.pop()
@@ -153,21 +166,23 @@ def parts_of(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _is_key(name: str, value: Any) -> bool:
-    """Whether a value is a key, by its name, by its own look, or by both."""
+    """Return True if a value is a key, by its name, by its own look, or by both."""
     if not isinstance(value, str) or not value:
         return False
-    by_both = _MAYBE_KEY.search(name) and _RANDOM.fullmatch(value)
-    return bool(_KEY_NAMES.search(name) or hidden(value) != value or by_both)
+    if _KEY_NAMES.search(name) or hidden(value) != value:
+        return True
+    return bool(_MAYBE_KEY.search(name) and _RANDOM.fullmatch(value))
 
 
 class Secrets:
-    """Some secrets. Those with spaces in them are looked for whole, and word by word."""
+    """Some secrets. Those with spaces in them are searched for whole, and word by word."""
 
-    def __init__(self, said: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
         long, whole = set[str](), set[str]()
-        for secret in said:
+        for secret in secrets:
             for word in {secret, *secret.split()}:
-                if len(word) < (SHORTEST if word == secret else RUN):
+                shortest = SHORTEST if word == secret else RUN
+                if len(word) < shortest:
                     continue
                 if len(word) >= RUN and " " not in word:
                     long.add(word)
@@ -176,21 +191,30 @@ class Secrets:
         self._spellings = Spellings(long, whole) if long or whole else None
 
     def hide(self, text: str) -> str:
-        """A text without the secrets, and without RUN characters in a row of one."""
-        spans = self._spellings.spans(text) if self._spellings and len(text) >= SHORTEST else []
+        """Return a text without the secrets, and without any RUN characters in a row of one."""
+        if self._spellings is None or len(text) < SHORTEST:
+            return text
+        spans = self._spellings.spans(text)
         return _without(text, spans) if spans else text
 
     def hide_in(self, value: Any, levels: int = DEEPEST) -> Any:
-        """A JSON value without the secrets in its texts and names; None below so many
-        levels."""
-        found = _Texts(value, levels)
-        found.hide(self._spellings)
-        return found.instead(value, levels) if found.changed else value
+        """Return a JSON value without the secrets in its texts and names.
+
+        What is nested deeper than `levels` becomes None.
+        """
+        texts = _Texts(value, levels)
+        texts.hide(self._spellings)
+        return texts.instead(value, levels) if texts.changed else value
 
 
 class _Texts:
-    """The texts and names of a JSON value, which are looked through as one: a reply has a
-    hundred thousand."""
+    """The texts and names of a JSON value.
+
+    They are searched as one text, because a reply has a hundred thousand of them.
+
+    Attributes:
+        changed: Whether the value is not the same without secrets.
+    """
 
     def __init__(self, value: Any, levels: int) -> None:
         self._collect(value, levels)
@@ -231,7 +255,7 @@ class _Texts:
             own.append((first - start, last - start))
 
     def instead(self, value: Any, levels: int) -> Any:
-        """A value with these texts."""
+        """Return a value with the texts without secrets."""
         if type(value) is str:
             return self._texts[value]
         if type(value) is dict:
@@ -243,7 +267,7 @@ class _Texts:
 
 
 def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """A text with HIDDEN in the place of some stretches, which are in order."""
+    """Return a text with HIDDEN in place of some stretches, which are in order."""
     parts, at = [], 0
     for start, stop in spans:
         parts += [text[at:start], HIDDEN]

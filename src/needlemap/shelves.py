@@ -1,4 +1,4 @@
-"""YAML files that are typed by name: presets, suites and templates."""
+"""Read YAML files by their names: presets, suites and templates."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import is_yaml, read_regular, read_yaml
 from needlemap.registry import installed
 
-_FEW = 20  # names that an error lists where no file is
+# An error lists so many names at most.
+_FEW = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """YAML files of one kind: those of packages by name, all others by path.
+    """YAML files of one kind: those of packages have names, all others have paths.
 
-    folder: of this package's. noun, own: what one of them, and one of one's own, is called.
-    known: what an error about a text begins with. group: of the entry points by which other
-    packages add files, each naming a package that holds them; '' for none.
+    Attributes:
+        folder: The folder of this package's files.
+        noun: The name of the kind.
+        own: The name of a file of the user's.
+        known: The start of an error about a text.
+        group: The group of entry points by which other packages add files. Each names a package
+            that holds them. '' for none.
     """
 
     folder: str
@@ -34,15 +39,15 @@ class Shelf:
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """The texts of packages, by name. Raises SettingsError for a name that two have."""
+        """Return the texts of packages, by name. Raises SettingsError for a name that two have."""
         return _texts(self.folder, self.group)
 
     def about(self, name: str) -> str:
-        """The first comment line of a package's file: what it is."""
+        """Return the first comment line of a package's file, which tells what it is."""
         return self.texts[name].partition("\n")[0].removeprefix("#").strip()
 
     def read(self, name: str) -> Any:
-        """The data of a name or a path. Raises SettingsError."""
+        """Return the data of a name or a path. Raises SettingsError."""
         if name in self.texts:
             return deepcopy(_data(self, name))
         text = self._text(name)
@@ -59,10 +64,10 @@ class Shelf:
         if is_yaml(name):
             if path.is_file():
                 return read_regular(path)
-            names = f" Give a .yaml file or one of: {', '.join(self.texts)}." * (
-                len(self.texts) <= _FEW
-            )
-            raise SettingsError(f"No {self.own} file at '{name}'.{names}")
+            advice = ""
+            if len(self.texts) <= _FEW:
+                advice = f" Give a .yaml file or one of: {', '.join(self.texts)}."
+            raise SettingsError(f"No {self.own} file at '{name}'.{advice}")
         if name.endswith(".py"):
             raise SettingsError(
                 f"'{name}' is a Python file, as OpenCompass's configs are: no code is run for "
@@ -75,24 +80,24 @@ class Shelf:
         if self is PRESETS and name in SUITES.texts:
             return f"It is a suite. Type: needlemap run suite:{name}"
         near, _, names = did_you_mean(name, self.texts).partition("Known: ")
-        listed = (
-            f"Known: {names}" if len(self.texts) <= _FEW else f"Type: needlemap list {self.noun}s."
-        )
-        return f"{near}{listed} Or give a .yaml file."
+        if len(self.texts) <= _FEW:
+            return f"{near}Known: {names} Or give a .yaml file."
+        return f"{near}Type: needlemap list {self.noun}s. Or give a .yaml file."
 
 
 @cache
 def _texts(folder: str, group: str) -> Mapping[str, str]:
-    """The YAML texts of this package's folder and of a group's packages, by name."""
+    """Return the YAML texts of this package's folder and of a group's packages, by name."""
     points = installed(group).values() if group else ()
-    found = dict[str, str]()
-    for place in (files("needlemap").joinpath(folder), *(files(point.value) for point in points)):
+    folders = [files("needlemap").joinpath(folder), *(files(point.value) for point in points)]
+    texts = dict[str, str]()
+    for place in folders:
         for name, text in _yamls(place):
-            if name in found:
+            if name in texts:
                 raise SettingsError(f"Two packages have a file '{name}'. Uninstall one of them.")
-            found[name] = text
-    # As their files are listed: `ruler.yaml` stands behind `ruler-niah.yaml`.
-    return dict(sorted(found.items(), key=lambda item: f"{item[0]}.yaml"))
+            texts[name] = text
+    # In the order of their files: `ruler.yaml` comes after `ruler-niah.yaml`.
+    return dict(sorted(texts.items(), key=lambda item: f"{item[0]}.yaml"))
 
 
 def _yamls(place: Any) -> Iterator[tuple[str, str]]:
@@ -103,8 +108,10 @@ def _yamls(place: Any) -> Iterator[tuple[str, str]]:
 
 @cache
 def _data(shelf: Shelf, name: str) -> Any:
-    """What one of them says: to read a template for each family took longer than to build
-    it."""
+    """Return the data of a package's file, read once.
+
+    To read a template for each family took longer than to build it.
+    """
     return read_yaml(shelf.texts[name])
 
 

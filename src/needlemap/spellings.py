@@ -11,7 +11,8 @@ from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
-RUN = 12  # characters in a row that give a longer secret away
+# So many characters in a row give a longer secret away.
+RUN = 12
 _HALF = RUN // 2
 _ESCAPE = re.compile(r'(?i)%([0-7][0-9a-f])|\\u([0-9a-f]{4})|\\(["\\/])')
 
@@ -19,18 +20,29 @@ _ESCAPE = re.compile(r'(?i)%([0-7][0-9a-f])|\\u([0-9a-f]{4})|\\(["\\/])')
 class Spellings:
     """All spellings of some secrets.
 
-    long: found by any RUN characters in a row. whole: found only as a whole, as they are or
-    escaped.
+    Args:
+        long: Secrets that are found by any RUN characters in a row.
+        whole: Secrets that are only found whole, as they are or escaped.
     """
 
     def __init__(self, long: Iterable[str], whole: Iterable[str]) -> None:
-        spelt = [_Plain(each).text for secret in long for each in (secret, *_in_base64(secret))]
-        self._runs = {each[at : at + RUN] for each in spelt for at in range(len(each) - RUN + 1)}
-        self._halves = {run[at : at + _HALF] for run in self._runs for at in range(_HALF + 1)}
-        self._whole = {_Plain(each).text for word in whole for each in (word, *_in_base64(word))}
+        spellings = [
+            _Plain(spelling).text for secret in long for spelling in (secret, *_in_base64(secret))
+        ]
+        self._runs = {
+            spelling[start : start + RUN]
+            for spelling in spellings
+            for start in range(len(spelling) - RUN + 1)
+        }
+        self._halves = {
+            run[start : start + _HALF] for run in self._runs for start in range(_HALF + 1)
+        }
+        self._whole = {
+            _Plain(spelling).text for word in whole for spelling in (word, *_in_base64(word))
+        }
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return [start, stop) of each stretch of a secret, in order, none within another."""
+        """Return [start, stop) of each stretch of a secret, in order. They do not overlap."""
         plain = _Plain(text)
         spans = list[tuple[int, int]]()
         for start, stop in sorted((*self._stretches(plain.text), *self._wholes(plain.text))):
@@ -41,8 +53,10 @@ class Spellings:
         return [(plain.find_place(start), plain.find_place(stop)) for start, stop in spans]
 
     def _stretches(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the stretches of runs, and empty ones."""
+        first = 0
+        stop = 0
         # Wherever a run stands, it holds a half that starts at a multiple of _HALF.
-        first, stop = 0, 0
         for at in range(0, len(text) - _HALF + 1, _HALF):
             if text[at : at + _HALF] not in self._halves:
                 continue
@@ -66,9 +80,13 @@ class _Plain:
     """A text without escapes, and where each of its characters stood."""
 
     def __init__(self, text: str) -> None:
-        # From a place in the unescaped text on, up to the next, characters stand as they did.
-        self._places, self._before = [0], [0]
-        parts, size, stop = list[str](), 0, 0
+        # From a place in the unescaped text up to the next one, no character is escaped.
+        self._places = [0]
+        # Where these places stood before.
+        self._before = [0]
+        parts = list[str]()
+        size = 0
+        stop = 0
         for escape in _ESCAPE.finditer(text):
             letter = escape[3] or chr(int(escape[1] or escape[2], 16))
             parts += [text[stop : escape.start()], letter]
@@ -86,10 +104,17 @@ class _Plain:
 
 
 def _in_base64(secret: str) -> Iterator[str]:
-    """Return what a secret is in base64, in both alphabets and wherever it stands in the encoded
-    bytes, without what depends on its neighbours."""
+    """Yield a secret in base64, in both alphabets, for each place in the encoded bytes.
+
+    Letters that depend on the bytes next to it are left out.
+    """
     data = secret.encode("utf-8", "replace")
     for before in range(3):
-        spelt = b64encode(b"\0" * before + data).decode().rstrip("=")
-        spelt = spelt[(0, 2, 3)[before] : len(spelt) - bool((len(data) + before) % 3)]
-        yield from (spelt, spelt.translate(str.maketrans("+/", "-_")))
+        encoded = b64encode(b"\0" * before + data).decode().rstrip("=")
+        first = (0, 2, 3)[before]
+        last = len(encoded)
+        if (len(data) + before) % 3:
+            last -= 1
+        spelling = encoded[first:last]
+        yield spelling
+        yield spelling.translate(str.maketrans("+/", "-_"))

@@ -1,5 +1,7 @@
-"""The results of several coroutines, and that of one for ordinary code, where a loop may run
-already, as in a notebook's cell."""
+"""Run several coroutines together, or one from ordinary code.
+
+A loop may run already there, as in a notebook's cell.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +17,31 @@ T = TypeVar("T")
 
 
 async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Their results, in their order. The first that raises NeedlemapError or OSError ends the
-    others, which have let go of their things when it is raised."""
+    """Return the results of coroutines, in their order.
+
+    The first NeedlemapError or OSError cancels the others. It is raised once these have ended.
+    """
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each) for each in coroutines]
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
     except* (NeedlemapError, OSError) as errors:
         raise first_of(errors) from None
     return [task.result() for task in tasks]
 
 
 def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first of some errors that is not a group itself."""
+    """Return the first of some errors that is not a group itself."""
     error = errors.exceptions[0]
-    return first_of(error) if isinstance(error, BaseExceptionGroup) else error
+    if isinstance(error, BaseExceptionGroup):
+        return first_of(error)
+    return error
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Its result. Where a loop runs in this thread, the coroutine gets a loop in a thread of
-    its own."""
+    """Return the result of a coroutine.
+
+    If a loop runs in this thread, the coroutine gets a loop in a thread of its own.
+    """
     loop = None
     with suppress(RuntimeError):
         loop = asyncio.get_running_loop()
@@ -42,8 +50,10 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def result_at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that awaits nothing, without a loop. Raises RuntimeError
-    if it does."""
+    """Return the result of a coroutine that awaits nothing, without a loop.
+
+    Raises RuntimeError if it does.
+    """
     try:
         coroutine.send(None)
     except StopIteration as ended:
@@ -54,7 +64,10 @@ def result_at_once(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    """An interrupt here cancels it there, and waits until it has put its things away."""
+    """Return the result of a coroutine that runs on another thread's loop.
+
+    An interrupt here cancels it there, and waits until it has cleaned up.
+    """
     with _other_loop() as loop:
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
@@ -65,8 +78,10 @@ def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def await_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Its result, while the loop that waits for it is free. Who is cancelled here cancels it
-    there, and waits until it has put its things away."""
+    """Return the result of a coroutine that runs on another thread's loop; this loop stays free.
+
+    A cancellation here cancels it there, and waits until it has cleaned up.
+    """
     with _other_loop() as loop:
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
@@ -78,7 +93,7 @@ async def await_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def _other_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop that runs in a thread of its own."""
+    """Run a loop in a thread of its own."""
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever, name="needlemap", daemon=True)
     thread.start()
@@ -91,7 +106,7 @@ def _other_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 async def _settle_loop() -> None:
-    """Wait for what still runs on this loop, then for its generators and threads."""
+    """Wait for the tasks that still run on this loop, then for its generators and threads."""
     loop = asyncio.get_running_loop()
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     await asyncio.gather(*others, return_exceptions=True)

@@ -1,9 +1,11 @@
-"""The one place where values that others sent are cleaned: replies of servers, answers of a user's
-own functions, records, run folders and logs that somebody passed on.
+"""Clean the values that others sent, in one place.
 
-A value is cleaned where it enters: `Answer` cleans what a model said, `Record` what a file holds,
-and the readers of other tools' results use the same functions. What comes out of them fits into
-every file that needlemap writes, and no code behind them cleans it again.
+They come from replies of servers, answers of a user's own functions, and records, run folders and
+logs that somebody passed on.
+
+A value is cleaned where it enters: `Answer` cleans a model's answer, `Record` the contents of a
+file, and the readers of other tools' results use the same functions. What comes out of them fits
+into every file that needlemap writes, and no code after them cleans it again.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ MOST_WHOLE = 2**53
 # Levels of JSON that are kept. No reply of a known server has more than 12; Python's own reader
 # and writer give up at some 1,000.
 DEEPEST = 100
-# Values in a JSON text. Each takes 60 to 240 bytes in memory, so that a text of brackets would fill
-# it. Streams of the shortest events have one for every 10 bytes, other replies one for every 20.
-_FEW_PARTS, _BYTES_A_PART = 1_000_000, 16
+# Values in a JSON text, and one more for so many of its bytes. Each takes 60 to 240 bytes in
+# memory, so that a text of brackets would fill it. Streams of the shortest events have one for
+# every 10 bytes, other replies one for every 20.
+_FEW_PARTS = 1_000_000
+_BYTES_A_PART = 16
 # Characters of a model's name, of a finish reason and of a token.
 LONGEST_NAME = 200
 # Characters of a usage report as JSON. The longest one known, of a router, has 2,000.
@@ -35,7 +39,7 @@ class OutOfBounds(ValueError):
 
 
 def read_json(data: bytes | bytearray | str) -> Any:
-    """Return the value of a JSON text. Raise ValueError, of which OutOfBounds is one."""
+    """Return the value of a JSON text. Raises ValueError, of which OutOfBounds is one."""
     check_parts(parts_in(data), len(data))
     try:
         return json.loads(data)
@@ -75,8 +79,10 @@ def clean_object(value: object) -> CleanObject:
 
 
 def clean_json(value: Any, levels: int = DEEPEST) -> Any:
-    """Return a JSON value that every program reads; None for numbers out of bounds and for what is
-    nested deeper than `levels`. Values that JSON has no type for become their text.
+    """Return a JSON value that every program reads.
+
+    It is None for numbers out of bounds, and for what is nested deeper than `levels`. Values that
+    JSON has no type for become their text.
     """
     # Most values are texts. Each record has dozens of them.
     if isinstance(value, str):
