@@ -1,9 +1,8 @@
-"""The Python interface: `run` asks and keeps, `load` reads, `compare` pairs two, `make_plan`
-counts first.
+"""Offer needlemap to Python: `run` measures, `load` reads, `compare` pairs two runs.
 
-It takes the settings that YAML files and flags take, by the same names; a function may be a
-model and a scorer. It prints nothing but progress. `arun` is `run` for code with an event
-loop.
+`make_plan` counts tokens and costs first, and `curves` draws. They take the settings of YAML files
+and flags, by the same names; a function may be a model and a scorer. They print nothing but
+progress. `arun` is `run` for code with an event loop.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _for_python() -> Iterator[None]:
-    """Errors from inside name arguments in place of flags."""
+    """Let errors raised within name arguments in place of flags."""
     try:
         yield
     except NeedlemapError as error:
@@ -53,8 +52,11 @@ def _for_python() -> Iterator[None]:
 
 @_for_python()
 def load(path: str | Path) -> Run:
-    """A run that is on the disk: asked here, elsewhere, or imported; also a folder with those
-    of several models. Raises NeedlemapError when none is."""
+    """Load a run from the disk: measured here, elsewhere, or imported.
+
+    The path may also be a folder with the runs of several models. Raises NeedlemapError if there is
+    no run.
+    """
     run = Run(families_of(path).path)
     if families_of(path).is_plain and not run.models:
         RunFolder(path).about()
@@ -69,17 +71,22 @@ def run(
     trust_run: Trust = False,
     **settings: Any,
 ) -> Run:
-    """Ask, score, keep; resumes a run that is at `out` (by default a new folder under runs/).
+    """Measure a model and keep the run. A run that is at `out` is resumed.
 
-    preset: a preset's name, a .yaml file, or suite:NAME for several families. trust_run: go on
-    with a run that this machine did not begin, ask the prompts of one, or run code that stands
-    only in a file; 'prompts': ask the prompts of one only if that contacts no other server and
-    runs no code. settings: any setting by its name (needlemap help run); unknown ones raise
-    SettingsError. model: a name, or a function of messages that returns a str or an Answer;
-    several in a list. scorer: a name, or a function of an answer and a Reference that returns a
-    share in [0, 1], a bool or a Score. Both may be async. In a notebook it holds up the event
-    loop until it ends; `await arun(...)` does not. Raises NeedlemapError when every request
-    would fail.
+    In a notebook it blocks the event loop until it ends; `await arun(...)` does not.
+
+    Args:
+        preset: A preset's name, a .yaml file, or suite:NAME for several families.
+        out: The run's folder. By default a new one under runs/.
+        trust_run: Resume a run that this machine did not start, ask the prompts of one, or run code
+            that only a file names. 'prompts': ask the prompts of one, if that contacts no other
+            server and runs no code.
+        settings: Any setting by its name (needlemap help run). `model` is a name, or a function of
+            messages that returns a str or an Answer; several in a list. `scorer` is a name, or a
+            function of an answer and a Reference that returns a share in [0, 1], a bool or a Score.
+            Both functions may be async.
+
+    Raises SettingsError for unknown settings, and NeedlemapError if every request would fail.
     """
     return run_coroutine(_run(preset, out, trust_run, settings))
 
@@ -91,10 +98,9 @@ async def arun(
     trust_run: Trust = False,
     **settings: Any,
 ) -> Run:
-    """`run`, to be awaited: it works on a loop and a thread of its own, and the caller's loop
-    stays free.
+    """Measure as `run` does, on a loop and a thread of its own: the caller's loop stays free.
 
-    Cancelled, it ends as an interrupted run does: what was scored is kept.
+    If it is cancelled, it ends as an interrupted run does: what was scored is kept.
     """
     with _for_python():
         return await await_in_thread(_run(preset, out, trust_run, settings))
@@ -110,77 +116,83 @@ async def _run(
         typed = plain_settings(settings)
         settled = typed | listed_model(preset, typed)
         settled |= known_settings(preset, settled)
-        each = models_to_ask(preset, settled, trusted=trust_run)
-        first = next(iter(each.values()))
-        kept = first.first.save
-        if not kept and out is not None:
+        chosen_by_model = models_to_ask(preset, settled, trusted=trust_run)
+        chosen = next(iter(chosen_by_model.values()))
+        is_kept = chosen.first.save
+        if not is_kept and out is not None:
             raise SettingsError("save=False keeps no folder. Leave out one of save and out.")
-        if not kept:  # it lives as long as the run that is returned
+        if not is_kept:
+            # It lives as long as the run that is returned.
             path = Path(mkdtemp(prefix="needlemap-"), "run")
         elif out is not None:
             path = Path(out)
         else:
-            path = fresh_folder(first.first, first.suite, len(each))
-        check_origin(path, trust_run is True, folders_of(each))
-        if first.note:
-            tell(f"note: {first.note}")
+            path = fresh_folder(chosen.first, chosen.suite, len(chosen_by_model))
+        check_origin(path, trust_run is True, folders_of(chosen_by_model))
+        if chosen.note:
+            tell(f"note: {chosen.note}")
         with hold_folder(path):
             try:
-                run = Run(path, await _ask(each, path))
+                run = Run(path, await _ask(chosen_by_model, path))
             except BaseException:
-                if not kept:
+                if not is_kept:
                     rmtree(path.parent, ignore_errors=True)
                 raise
-        if not kept:
+        if not is_kept:
             finalize(run, rmtree, path.parent, ignore_errors=True)
         return run
 
 
-async def _ask(each: Mapping[str, Chosen], path: Path) -> dict[str, Outcome]:
-    """Ask all models; how the asking of each family ended. Raises NeedlemapError where one
-    cannot be asked."""
-    models = ModelsInTurn(each, path, _Progress(Families(path, "", ("",))))
-    await try_servers(each)
+async def _ask(chosen_by_model: Mapping[str, Chosen], path: Path) -> dict[str, Outcome]:
+    """Ask all models, and return how each family ended.
+
+    Raises NeedlemapError if one cannot be asked.
+    """
+    models = ModelsInTurn(chosen_by_model, path, _Progress(Families(path, "", ("",))))
+    await try_servers(chosen_by_model)
     outcomes = await models.run()
     return {
         f"{name}/{family}".strip("/"): outcome
-        for name, found in outcomes.items()
-        for family, outcome in found.items()
+        for name, model_outcomes in outcomes.items()
+        for family, outcome in model_outcomes.items()
     }
 
 
 class _Progress(ShowingObserver):
-    """Shows the map filling in, or a line every ten seconds, unless `quiet`. refused: families
-    that cannot be asked."""
+    """Shows the map filling in, or a line every ten seconds, unless `quiet`.
+
+    Attributes:
+        refused: Errors of families that cannot be asked.
+    """
 
     def __init__(self, families: Families) -> None:
         super().__init__(families)
         self.refused: list[str] = []
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
-        """Say which of several."""
+        """Print the family's name if there are several."""
         if name and not session.experiment.settings.quiet:
             tell(name)
 
     def map_view(self, session: Session) -> type[MapView] | None:
-        """The map in a notebook, else lines."""
+        """Return the map for a notebook, or None for lines."""
         return NotebookMap if in_notebook() else None
 
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
-        """Raises NeedlemapError when every request would fail."""
+        """Raise NeedlemapError if every request would fail."""
         if outcome.canary:
             raise NeedlemapError(f"Stopped before spending more. {outcome.canary}")
         if outcome.hopeless:
             raise NeedlemapError(f"Stopped, every request would fail: {outcome.hopeless}")
 
     def left_out(self, name: str, error: NeedlemapError) -> None:
-        """Keep it for the end; what a limit left out is no error."""
+        """Keep an error for the end. A family that a limit left out is not an error."""
         if isinstance(error, LimitReached):
             return
         self.refused.append(f"Family '{name}': {error}")
 
     def ends_model(self, name: str, outcomes: Mapping[str, Outcome]) -> None:
-        """Raises NeedlemapError where families could not be asked."""
+        """Raise NeedlemapError if families could not be asked."""
         super().ends_model(name, outcomes)
         if self.refused:
             kept = f"The other families are kept in '{self.families.path}'."
@@ -198,20 +210,29 @@ def compare(
     metric: str = "",
     scope: Literal["these", "new"] = "these",
 ) -> Compared:
-    """B against A on the same trials, paired: the loss with its interval, and with a margin the
-    verdict. Each a run, its folder, or a log of Inspect or lm-evaluation-harness.
+    """Compare run B with run A on the same trials, paired.
 
-    Of several families each is compared, and their mean decides. margin: the loss in points
-    that does not matter. noise: further runs of A's model, which show how far runs differ for no
-    reason. labels: what to call the two, as ("f16", "q4"). metric: of logs with several.
-    scope: `new` for a verdict about new haystacks too.
-    Raises NeedlemapError when the two asked something else.
+    The result has the loss with its interval, and a verdict if there is a margin. Each run is a
+    run, its folder, or a log of Inspect or lm-evaluation-harness. Of several families each is
+    compared, and their mean decides.
+
+    Args:
+        a: The reference.
+        b: The run to judge.
+        margin: The loss in points that does not matter.
+        noise: Further runs of A's model, which show how far runs differ without a reason.
+        labels: Names of the two, e.g. ("f16", "q4").
+        metric: The metric of logs with several.
+        scope: 'new' for a verdict about new haystacks too.
+
+    Raises NeedlemapError if the two did not ask the same.
     """
     both = families_of(_folder(a)), families_of(_folder(b))
-    read = load_any(*both, labels, metric)
-    further = [load_any(both[0], families_of(_folder(each)), (), metric) for each in noise]
-    comparison, names = compare_runs(*both, read, margin, wanted=scope, noise=further)
-    return Compared(comparison, names, tuple(run for two in read.values() for run in two))
+    loaded = load_any(*both, labels, metric)
+    further = [load_any(both[0], families_of(_folder(other)), (), metric) for other in noise]
+    comparison, names = compare_runs(*both, loaded, margin, wanted=scope, noise=further)
+    runs = tuple(run for pair in loaded.values() for run in pair)
+    return Compared(comparison, names, runs)
 
 
 @_for_python()
@@ -225,20 +246,33 @@ def make_plan(
     cache_block: int = 16,
     **settings: Any,
 ) -> dict[str, Any]:
-    """What a run would ask and cost in each mode, before any call: what `needlemap plan
-    --json` prints.
+    """Return what a run would ask and cost in each mode, as `needlemap plan --json` prints it.
 
-    Of several models it has that of each, and their sum. preset, settings: as `run` takes
-    them. workers: lanes. tokens_per_second: prefill speed of one worker. model_config: a
-    config.json, for floating-point operations. cache_tokens, cache_block: a server's prefix
-    cache to simulate. Raises SettingsError.
+    Nothing is sent. Of several models the plan has each, and their sum.
+
+    Args:
+        preset: As `run` takes it.
+        workers: How many lanes there are.
+        tokens_per_second: Prefill speed of one worker.
+        model_config: A config.json, for floating-point operations.
+        cache_tokens: The size of a server's prefix cache to simulate.
+        cache_block: Tokens of one of its blocks.
+        settings: As `run` takes them.
+
+    Raises SettingsError.
     """
     from needlemap.plan.summary import Shape, Terms
     from needlemap.reports.plan_report import plan_report
     from needlemap.reports.renderers.json import to_json
 
     shape = Shape.of_config(Path(model_config)) if model_config is not None else None
-    terms = Terms(workers, tokens_per_second, shape, cache_tokens, cache_block)
+    terms = Terms(
+        workers=workers,
+        tokens_per_second=tokens_per_second,
+        shape=shape,
+        cache_tokens=cache_tokens,
+        cache_block=cache_block,
+    )
     with limited_to(time_limit(preset, settings)):
         typed = plain_settings(settings)
         settled = typed | listed_model(preset, typed, asks=False)
@@ -250,12 +284,12 @@ def make_plan(
 def curves(
     runs: Iterable[Run | str | Path], *, title: str | None = None, width: str | None = None
 ) -> Drawing:
-    """Scores by length of several runs in one picture, with bands and effective lengths; of
-    suites a plot a family. Each a run or its folder. width: for a paper, as '3.25in' or
-    'column'.
+    """Draw the scores of several runs by length, with bands and effective lengths.
 
-    Its `.svg`, `.png` and `.pdf` are the files' bytes; `.save(path)` writes one. Raises
-    NeedlemapError where nothing was scored.
+    Each run is a run or its folder. A suite has a plot for each family. The drawing's `.svg`,
+    `.png` and `.pdf` are the bytes of files; `.save(path)` writes one.
+
+    width: for a paper, e.g. '3.25in' or 'column'. Raises NeedlemapError if nothing was scored.
     """
     return curves_of([load(_folder(run)) for run in runs], title=title, width=width)
 
@@ -265,7 +299,7 @@ def _folder(run: Run | str | Path) -> Path:
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they are written: paths and functions by their names."""
+    """Return settings as they are written: paths and functions by their names."""
     plain: dict[str, Any] = {
         name: str(value) if isinstance(value, Path) else value for name, value in settings.items()
     }
@@ -278,20 +312,24 @@ def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model(model: Any) -> Any:
-    """A model, or several, with functions by their names. Raises SettingsError for two of one
-    name."""
+    """Return a model, or several, with functions by their names.
+
+    Raises SettingsError for two functions of one name.
+    """
     if isinstance(model, list | tuple):
-        functions: list[Callable[..., Any]] = [each for each in model if callable(each)]
-        if len({_called(each) for each in functions}) < len(functions):
+        functions: list[Callable[..., Any]] = [part for part in model if callable(part)]
+        if len({_called(function) for function in functions}) < len(functions):
             raise SettingsError(
                 "Two functions have one name, and go by it. Give each a name of its own."
             )
-        return [_model(each) for each in model]
+        return [_model(part) for part in model]
     if isinstance(model, dict) and "model" in model:
         return {**model, "model": _model(model["model"])}
     return _called(model)
 
 
-def _called(named: Any) -> Any:
-    """A function by its name; anything else as it is, to be checked as any setting is."""
-    return f"{MARK}{name_function(named)}" if callable(named) else named
+def _called(value: Any) -> Any:
+    """Return a function by its name, and anything else as it is, to be checked as any setting."""
+    if not callable(value):
+        return value
+    return f"{MARK}{name_function(value)}"

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. What a command does is elsewhere."""
+"""Define the command line: parse, call, print. What a command does is elsewhere."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ from needlemap.settings.flags import Shown
 from needlemap.text import show, sound_streams, tell
 from needlemap.version import __version__
 
-_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of names in the environment
+# Names in the environment.
+_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
 OWN = dict[str, Command]()
 
 
@@ -58,7 +59,8 @@ app = typer.Typer(
     "needlemap help verdicts",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its import would double the time that --help takes
+    # The import of rich would double the time that --help takes.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 command = partial(declared, OWN)
@@ -120,11 +122,11 @@ def run(
     with limited_by(preset, flags):
         flags |= listed_model(preset, flags)
         flags |= known_settings(preset, flags)
-        each = models_to_ask(preset, flags, trusted=typed.trust_run, skip=typed.skip)
-        refuse_strangers(typed.out, typed.trust_run, folders_of(each))
+        chosen_by_model = models_to_ask(preset, flags, trusted=typed.trust_run, skip=typed.skip)
+        refuse_strangers(typed.out, typed.trust_run, folders_of(chosen_by_model))
         from needlemap.commands.run import run_command
 
-        return run_command(each, typed, added)
+        return run_command(chosen_by_model, typed, added)
 
 
 @settings_command(shown=Shown(everyday=arguments.OF_PLAN, texts=arguments.RUN_TEXTS))
@@ -341,17 +343,20 @@ def help_(
 
 
 class _Tracebacks(logging.Handler):
-    """Prints what `raised_by` logs, without keys, once of each kind and place: a run of 1,000
-    trials raises it 1,000 times."""
+    """Prints what `raised_by` logs, without keys, once of each kind and place.
+
+    A run of 1,000 trials may raise the same error 1,000 times.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self._seen: set[tuple[object, ...]] = set()
-        named = (value for name, value in os.environ.items() if _SECRET.search(name.upper()))
-        self._secrets = Secrets(named)
+        self._secrets = Secrets(
+            value for name, value in os.environ.items() if _SECRET.search(name.upper())
+        )
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print it, if it is new."""
+        """Print a record if it is new."""
         kind, _, trace = record.exc_info or (None, None, None)
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -362,8 +367,10 @@ class _Tracebacks(logging.Handler):
 
 
 def _without_help(words: Sequence[str]) -> list[str]:
-    """Return the words of `needlemap help score` as those of `needlemap score --help`, if a command
-    has no page."""
+    """Return the words of `needlemap help score` as those of `needlemap score --help`.
+
+    That is for commands without a page.
+    """
     if words[:1] != ["help"] or len(words) != 2:
         return list(words)
     from needlemap.commands.pages import all_pages
@@ -375,15 +382,15 @@ def _without_help(words: Sequence[str]) -> list[str]:
 
 
 def _common_first(words: Sequence[str]) -> list[str]:
-    """The words with the flags of all commands in front, wherever they are typed."""
+    """Return the words with the flags of all commands first, wherever they are typed."""
     common: list[str] = []
     others: list[str] = []
-    left = iter(words)
-    for word in left:
+    remaining = iter(words)
+    for word in remaining:
         if (word == "--debug" and word not in common) or word.startswith("--env-file="):
             common.append(word)
         elif word == "--env-file":
-            common += [word, *islice(left, 1)]
+            common += [word, *islice(remaining, 1)]
         elif word != "--debug":
             others.append(word)
     return [*common, *others]
@@ -400,8 +407,10 @@ def _limit_blas_threads() -> None:
 
 
 def main() -> None:
-    """Run a command and exit with its code: `stats/verdicts.py` has those of verdicts; 130 and
-    143 are signals."""
+    """Run a command and exit with its code.
+
+    `stats/verdicts.py` has the codes of verdicts. 130 and 143 are those of signals.
+    """
     _limit_blas_threads()
     sound_streams()
     words = _common_first(_without_help(sys.argv[1:]))
@@ -410,20 +419,16 @@ def main() -> None:
     except LimitReached as error:
         sys.exit(_tell_no_result(words, error))
     except NeedlemapError as error:
-        wrong = str(error)
-    except (
-        OSError
-    ) as error:  # a folder that cannot be written, a full disk; typer deals with broken pipes
-        wrong = os_error_words(error)
-    tell(f"needlemap: {hidden(wrong)}")
+        message = str(error)
+    except OSError as error:
+        # A folder that cannot be written, or a full disk. typer handles broken pipes.
+        message = os_error_words(error)
+    tell(f"needlemap: {hidden(message)}")
     sys.exit(2)
 
 
 def _tell_no_result(words: Sequence[str], error: LimitReached) -> int:
-    """Print the verdict of a command that a limit ended before an answer came.
-
-    Returns its exit code.
-    """
+    """Print the verdict of a command that a limit ended before an answer, and return its code."""
     from needlemap.stats.verdicts import NO_RESULT, Verdict, exit_code
 
     command = next((word for word in words if word in Commands(OWN)), "needlemap")
