@@ -259,12 +259,18 @@ ROWS: tuple[Row, ...] = (
 )
 
 # The answers of a twin mean nothing: the ways in which a prompt is sent must agree.
-BY_CHECK = ("check", "--max-length", "2k", "--probe", "ways", "--dtype", "float32")
+BY_CHECK = (
+    *("check", "--max-length", "1k", "--max-answer-tokens", "24"),
+    *("--probe", "ways", "--dtype", "float32"),
+)
 
 
 def by_check(row: Row) -> Row:
-    """The same releases, asked by the command that judges equal ways."""
-    return replace(row, name=f"{row.name}-by-check", ways=(), command=BY_CHECK)
+    """The same releases, asked by the command that judges equal ways, with the options of the
+    second way: those that the fault needs."""
+    options = {"": row.affected.options_of(row.ways[1])}
+    affected = replace(row.affected, options=options)
+    return replace(row, name=f"{row.name}-by-check", affected=affected, ways=(), command=BY_CHECK)
 
 
 RELEASED: tuple[Row, ...] = tuple(
