@@ -642,7 +642,7 @@ def act_row(act: Act) -> Any:
     turns = [
         [
             [[piece.stream.number, piece.stream.rank, piece.tokens] for piece in turn.pieces],
-            [[fact.stream.number, fact.number] for fact in turn.asked],
+            [[fact.stream.number, fact.number] for fact in turn.facts],
             turn.total,
         ]
         for turn in act.path

@@ -77,12 +77,12 @@ class Turn:
 
     Attributes:
         pieces: Texts.
-        asked: The facts that are asked for, in the order of the answer.
+        facts: The facts that are asked for, in the order of the answer.
         total: Tokens that the whole prompt is to have; None for what it comes to.
     """
 
     pieces: tuple[Piece, ...]
-    asked: tuple[Fact, ...]
+    facts: tuple[Fact, ...]
     total: int | None = None
 
     @property
@@ -131,7 +131,7 @@ class Act:
     @property
     def asked_facts(self) -> tuple[Fact, ...]:
         """Return the facts that are asked for."""
-        return self.path[-1].asked
+        return self.path[-1].facts
 
     @property
     def tokens(self) -> int:

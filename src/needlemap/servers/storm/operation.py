@@ -20,7 +20,11 @@ EDGES = (16, 64, 512, 2_048)
 RANKS = 4
 # Tokens of a stream that hides its facts apart.
 SHORTEST = 160
-# Tokens next to an edge.
+# Tokens of a turn in addition to its texts and its answer, about: template and question.
+TURN_TOKENS = 60
+# Tokens of a first prompt in addition to its text, about.
+FRAME_TOKENS = 120
+# Tokens that a length may lie from an edge.
 _NEAR = (0, 1, -1)
 
 
@@ -35,7 +39,7 @@ class Limits:
         kv_tokens: Tokens that the server caches, at most; None if that is not known.
         cancels: Whether clients may go away.
         many: Whether the model answers several questions at once.
-        without: Operations that are left out.
+        without: Names of operations that are left out.
         slots: Whether the server saves and restores slots.
         other: Whether it has a second model.
     """
@@ -56,7 +60,7 @@ class Limits:
 
         Template, questions and answers take the rest.
         """
-        return self.max_length - RANKS * (self.answer_tokens + 60)
+        return self.max_length - RANKS * (self.answer_tokens + TURN_TOKENS)
 
 
 @dataclass
@@ -69,9 +73,9 @@ class FamilyPlan:
         limits: What the storm may do.
         streams: Numbers of new streams.
         others: Numbers of families of one prompt.
-        at: The wave that comes next.
-        acts: What is planned.
-        paths: Of each session the conversation that it sent last.
+        next_wave: The number of the wave that comes next.
+        acts: The requests that are planned.
+        paths: The conversation that each session sent last.
     """
 
     number: int
@@ -79,7 +83,7 @@ class FamilyPlan:
     limits: Limits
     streams: Iterator[int]
     others: Iterator[int]
-    at: int = 0
+    next_wave: int = 0
     acts: list[Act] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
 
@@ -87,14 +91,15 @@ class FamilyPlan:
         """Return a new text."""
         return Stream(next(self.streams), self.number, rank, max(SHORTEST, tokens))
 
-    def lone(self) -> tuple[int, int]:
-        """Return a new session, and a family of its own for it."""
+    def lone_session(self) -> tuple[int, int]:
+        """Return the numbers of a new session and of a new family for it, which shares nothing."""
         return self.session(), next(self.others)
 
     def length(self, most: int | None = None) -> int:
-        """Return the tokens of a text.
+        """Draw the length of a text, in tokens.
 
         Short ones come more often, so that each octave of lengths costs a server about as much.
+        most: the longest; None for the whole room.
         """
         most = max(SHORTEST, min(most or self.limits.room, self.limits.room))
         octaves = max(0.0, log2(most / SHORTEST))
@@ -103,34 +108,31 @@ class FamilyPlan:
         return min(most, round(SHORTEST * 2 ** (step + self.random.random() / 4)))
 
     def near_edge(self, tokens: int) -> int:
-        """Return a number of tokens at the end of a block or chunk, or next to it.
-
-        tokens: about how many.
-        """
+        """Draw a number of tokens near `tokens` at the end of a block or chunk, or one off it."""
         edges = [edge for edge in EDGES if edge <= tokens] or EDGES[:1]
         edge = self.random.choice(edges)
         return max(1, round(tokens / edge)) * edge + self.random.choice(_NEAR)
 
     def turn(self, path: Path, pieces: tuple[Piece, ...], total: int | None = None) -> Turn:
-        """Return a user's turn that asks for one fact of the conversation.
+        """Draw a user's turn that asks for one fact of the conversation.
 
-        It is one at the ends of what stands there: the first of all, the last that was there
-        before, or one of its own. The turn may bring no text.
+        The first and the last fact of its own texts and of the earlier ones are likelier than the
+        others. The turn may bring no text. total: tokens of the whole prompt; None for any number.
         """
-        new = _facts_of(pieces)
-        old = _facts_of(piece for turn in path for piece in turn.pieces)
+        new_facts = facts_of(pieces)
+        old_facts = facts_of(piece for turn in path for piece in turn.pieces)
         choices = []
-        for facts in (new, old):
+        for facts in (new_facts, old_facts):
             if facts:
                 choices += [facts[0], facts[-1], self.random.choice(facts)]
         return Turn(pieces, (self.random.choice(choices),), total)
 
     def session(self) -> int:
-        """Return a new session's number."""
+        """Add a session without requests, and return its number."""
         self.paths.append(())
         return len(self.paths) - 1
 
-    def ask(
+    def plan_request(
         self,
         operation: str,
         session: int,
@@ -144,12 +146,12 @@ class FamilyPlan:
     ) -> None:
         """Plan one request.
 
-        It is sent in the next wave unless another is named, and is of this family unless it shares
-        nothing with it.
+        If no wave is given, it is sent in the next one. If no family is given, it belongs to this
+        one; a request that shares nothing with this family has its own.
         """
         if wave is None:
-            wave, self.at = self.at, self.at + 1
-        self.at = max(self.at, wave + 1)
+            wave = self.next_wave
+        self.next_wave = max(self.next_wave, wave + 1)
         number = self.number if family is None else family
         act = Act(
             0,
@@ -166,18 +168,18 @@ class FamilyPlan:
         self.paths[session] = path
 
     def fits(self, path: Path) -> bool:
-        """Return True if a conversation is within the room for texts."""
+        """Return True if the texts of a conversation fit into a prompt."""
         pieces = [piece for turn in path for piece in turn.pieces]
         tokens = sum(piece.tokens for piece in pieces)
         return tokens <= self.limits.room and len(pieces) <= RANKS
 
     def rank(self, path: Path) -> int:
-        """Return the rank of a stream after a conversation's."""
+        """Return the rank of the next stream of a conversation: how many stand before it."""
         return sum(len(turn.pieces) for turn in path)
 
 
-def _facts_of(pieces: Iterable[Piece]) -> list[Fact]:
-    """Return the facts that some texts hide."""
+def facts_of(pieces: Iterable[Piece]) -> list[Fact]:
+    """Return the facts that are whole in some texts, in their order."""
     return [
         Fact(piece.stream, number)
         for piece in pieces
@@ -193,17 +195,17 @@ class Operation:
         follows: The name of a request that it plans after its own; '' for none.
         share: How often it is drawn, compared with others.
         every: Of one that is not drawn: one round in so many has it, in a family of its own.
-        known: Public faults that it is aimed at.
+        known_issues: Public faults that it is aimed at.
     """
 
     name: ClassVar[str]
     follows: ClassVar[str] = ""
     share: ClassVar[float] = 1.0
     every: ClassVar[int] = 0
-    known: ClassVar[tuple[KnownIssue, ...]] = ()
+    known_issues: ClassVar[tuple[KnownIssue, ...]] = ()
 
     def applies(self, limits: Limits) -> bool:
-        """Return True if it can be done at all."""
+        """Return True if the server and the limits allow it."""
         return True
 
     def is_left_out(self, limits: Limits) -> bool:
@@ -211,5 +213,5 @@ class Operation:
         return not limits.without.isdisjoint((self.name, self.follows or self.name))
 
     def plan(self, family: FamilyPlan) -> None:
-        """Plan its requests. The family has sent at least one."""
+        """Plan its requests, for a family that has at least one session with a request."""
         raise NotImplementedError

@@ -537,7 +537,7 @@ def halved(sequence: Round) -> Round:
     acts = tuple(map(_halved_act, sequence.acts))
     for act in acts:
         for turn in act.path:
-            for fact in turn.asked:
+            for fact in turn.facts:
                 for piece in act.streams:
                     is_hidden = fact.number in piece.stream.facts_within(piece.tokens)
                     if piece.stream == fact.stream and not is_hidden:
@@ -553,8 +553,8 @@ def _halved_act(act: Act) -> Act:
             stream = _halved_stream(piece.stream)
             share = piece.tokens / piece.stream.tokens
             pieces.append(replace(piece, stream=stream, tokens=round(share * stream.tokens)))
-        facts = tuple(replace(fact, stream=_halved_stream(fact.stream)) for fact in turn.asked)
-        path.append(replace(turn, pieces=tuple(pieces), asked=facts, total=None))
+        facts = tuple(replace(fact, stream=_halved_stream(fact.stream)) for fact in turn.facts)
+        path.append(replace(turn, pieces=tuple(pieces), facts=facts, total=None))
     return replace(act, path=tuple(path))
 
 

@@ -199,11 +199,11 @@ class Texts:
 
     def question(self, number: int, turn: Turn) -> str:
         """Return what a turn asks, in the order of its facts."""
-        return " ".join(self.fact_text(number, fact).question for fact in turn.asked)
+        return " ".join(self.fact_text(number, fact).question for fact in turn.facts)
 
     def right(self, number: int, turn: Turn) -> str:
         """Return a right answer."""
-        return " ".join(f"{self.fact_text(number, fact).secret}." for fact in turn.asked)
+        return " ".join(f"{self.fact_text(number, fact).secret}." for fact in turn.facts)
 
     def secrets(self, number: int, act: Act) -> tuple[str, ...]:
         """Return what a right answer holds, in its order."""

@@ -1,4 +1,4 @@
-"""The same prompt once more, byte for byte."""
+"""Send the same prompt once more, byte for byte."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Again(Operation):
     """A hit that ends where the prompt does."""
 
     name = "again"
-    known = (
+    known_issues = (
         issue(
             "sgl-project/sglang#29633",
             "the first token is wrong on a hit of some lengths",
@@ -19,9 +19,9 @@ class Again(Operation):
     )
 
     def plan(self, family: FamilyPlan) -> None:
-        """Once or twice, one after another or at the same time."""
+        """Plan one or two repeats of a session's last prompt, in turn or at the same time."""
         session = family.random.randrange(len(family.paths))
-        path, wave = family.paths[session], family.at
-        together = family.random.random() < 0.3
+        path, wave = family.paths[session], family.next_wave
+        is_together = family.random.random() < 0.3
         for _ in range(family.random.choice((1, 1, 2))):
-            family.ask(self.name, session, path, wave=wave if together else None)
+            family.plan_request(self.name, session, path, wave=wave if is_together else None)

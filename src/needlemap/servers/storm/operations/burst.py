@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import Piece
-from needlemap.servers.storm.operation import FamilyPlan, Operation
+from needlemap.servers.storm.operation import FRAME_TOKENS, FamilyPlan, Operation
 
 
 class Burst(Operation):
@@ -12,7 +12,7 @@ class Burst(Operation):
 
     name = "burst"
     share = 0.5
-    known = (
+    known_issues = (
         issue(
             "sgl-project/sglang#22688",
             "a chunk of length zero where prefixes of a batch differ",
@@ -21,18 +21,22 @@ class Burst(Operation):
     )
 
     def plan(self, family: FamilyPlan) -> None:
-        """As many sessions as the storm has requests at a time; half of them share a
-        prefix."""
-        first, wave = family.paths[0][0].pieces[0], family.at
+        """Plan new sessions at the same time, one fewer than the load allows and two at least.
+
+        Every other one shares a prefix with the first session.
+        """
+        prefix = family.paths[0][0].pieces[0]
+        wave = family.next_wave
         for number in range(max(2, family.limits.load - 1)):
             after = family.random.choice((0.0, 0.0, 0.2, 0.5))
-            shares = number % 2
-            rank = 1 if shares else 0
-            stream = family.stream(rank, family.length(first.tokens))
-            own = Piece(stream, stream.tokens)
-            made = (family.turn((), (first, own) if shares else (own,)),)
-            if not shares:
-                edge = family.near_edge(own.tokens + 120)
-                made = (family.turn((), (own,), edge),)
-            if family.fits(made):
-                family.ask(self.name, family.session(), made, wave=wave, after=after)
+            shares_prefix = number % 2 == 1
+            rank = 1 if shares_prefix else 0
+            stream = family.stream(rank, family.length(prefix.tokens))
+            piece = Piece(stream, stream.tokens)
+
+            path = (family.turn((), (prefix, piece) if shares_prefix else (piece,)),)
+            if not shares_prefix:
+                total = family.near_edge(piece.tokens + FRAME_TOKENS)
+                path = (family.turn((), (piece,), total),)
+            if family.fits(path):
+                family.plan_request(self.name, family.session(), path, wave=wave, after=after)

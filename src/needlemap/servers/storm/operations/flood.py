@@ -1,4 +1,4 @@
-"""So many other prompts that what the server cached must be evicted; then a session comes back."""
+"""Send so many other prompts that cached prefixes must be evicted, then come back to one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import Piece
 from needlemap.servers.storm.operation import FamilyPlan, Limits, Operation
 
-SPARE = 1.1  # times what a cache holds
+# Tokens of a flood, as a multiple of what the cache holds.
+SPARE = 1.1
 
 
 class Flood(Operation):
     """Evicted prefixes are computed again, or loaded back."""
 
     name, follows = "flood", "back"
-    known = (
+    known_issues = (
         issue(
             "sgl-project/sglang#38031",
             "a prefix that is loaded back lacks a part of its index",
@@ -24,20 +25,20 @@ class Flood(Operation):
     )
 
     def applies(self, limits: Limits) -> bool:
-        """Where it is known what the server caches."""
+        """Return True if it is known how many tokens the server caches."""
         return limits.kv_tokens is not None
 
     def plan(self, family: FamilyPlan) -> None:
-        """Prompts that share nothing, as long as there may be; then the session's own once
-        more."""
+        """Plan prompts that share nothing, as long as possible; then repeat a session's last."""
         limits = family.limits
         session = family.random.randrange(len(family.paths))
         size = max(1, limits.room)
         count = ceil(SPARE * (limits.kv_tokens or 0) / size)
         for start in range(0, count, limits.load):
-            wave = family.at
+            wave = family.next_wave
             for _ in range(start, min(count, start + limits.load)):
-                stream, (other, own) = family.stream(0, size), family.lone()
-                flood = family.turn((), (Piece(stream, stream.tokens),))
-                family.ask(self.name, other, (flood,), wave=wave, family=own)
-        family.ask("back", session, family.paths[session])
+                stream = family.stream(0, size)
+                lone_session, lone_family = family.lone_session()
+                turn = family.turn((), (Piece(stream, stream.tokens),))
+                family.plan_request(self.name, lone_session, (turn,), wave=wave, family=lone_family)
+        family.plan_request(self.follows, session, family.paths[session])

@@ -1,10 +1,10 @@
-"""A session of its own asks for the first time, in a length at the edge of a block or beside it."""
+"""Send the first prompt of a new session, often at the edge of a block or next to it."""
 
 from __future__ import annotations
 
 from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import Piece
-from needlemap.servers.storm.operation import FamilyPlan, Operation
+from needlemap.servers.storm.operation import FRAME_TOKENS, FamilyPlan, Operation
 
 
 class Fresh(Operation):
@@ -12,7 +12,7 @@ class Fresh(Operation):
 
     name = "fresh"
     share = 0.0
-    known = (
+    known_issues = (
         issue(
             "sgl-project/sglang#34947",
             "a prompt above one length is computed without attention",
@@ -21,9 +21,11 @@ class Fresh(Operation):
     )
 
     def plan(self, family: FamilyPlan) -> None:
-        """One prompt of a new session."""
+        """Plan one prompt of a new session."""
         tokens = family.length()
-        edge = family.near_edge(tokens + 120) if family.random.random() < 0.6 else None
+        total = None
+        if family.random.random() < 0.6:
+            total = family.near_edge(tokens + FRAME_TOKENS)
         stream = family.stream(0, tokens)
         piece = Piece(stream, stream.tokens)
-        family.ask(self.name, family.session(), (family.turn((), (piece,), edge),))
+        family.plan_request(self.name, family.session(), (family.turn((), (piece,), total),))

@@ -1,17 +1,18 @@
-"""Several facts are asked for at once, so that an answer goes over the edges of blocks."""
+"""Ask for several facts at once, so that the answer crosses the edges of blocks."""
 
 from __future__ import annotations
 
 from needlemap.servers.check.finding import issue
-from needlemap.servers.storm.act import Fact, Turn
-from needlemap.servers.storm.operation import FamilyPlan, Limits, Operation
+from needlemap.servers.storm.act import Turn
+from needlemap.servers.storm.operation import FamilyPlan, Limits, Operation, facts_of
+from needlemap.servers.storm.operations.again import Again
 
 
 class LongAnswer(Operation):
     """Decoding writes whole blocks; both ends of the answer are known."""
 
     name = "long"
-    known = (
+    known_issues = (
         issue(
             "vllm-project/vllm#47087",
             "long answers of deep conversations go in circles",
@@ -20,17 +21,23 @@ class LongAnswer(Operation):
     )
 
     def applies(self, limits: Limits) -> bool:
-        """Where the model answers several questions at once."""
+        """Return True if the model answers several questions at once."""
         return limits.many
 
     def plan(self, family: FamilyPlan) -> None:
-        """All facts of a session's last texts."""
+        """Plan a question for all facts in the last turn of a drawn session, then repeat it.
+
+        Nothing is planned if that turn holds fewer than two facts.
+        """
         session = family.random.randrange(len(family.paths))
         path = family.paths[session]
-        last = path[-1]
-        held = [(piece.stream, piece.stream.facts_within(piece.tokens)) for piece in last.pieces]
-        facts = [Fact(stream, at) for stream, places in held for at in places]
-        if len(facts) > 1:
-            turn = Turn(last.pieces, tuple(facts[:8]))
-            family.ask(self.name, session, (*path[:-1], turn))
-            family.ask("again", session, family.paths[session])
+        pieces = path[-1].pieces
+        facts = facts_of(pieces)
+        if len(facts) < 2:
+            return
+
+        long_path = (*path[:-1], Turn(pieces, tuple(facts)))
+        family.plan_request(self.name, session, long_path)
+        # The repeat hits the cache. The hit must end where the prompt does, not in the blocks that
+        # decoding wrote behind it.
+        family.plan_request(Again.name, session, long_path)

@@ -1,9 +1,9 @@
-"""Two models on one server, or one with and without an adapter."""
+"""Send prompts to two models of one server, or to one with and without an adapter."""
 
 from __future__ import annotations
 
 from needlemap.servers.check.finding import issue
-from needlemap.servers.storm.act import Piece
+from needlemap.servers.storm.act import How, Piece
 from needlemap.servers.storm.operation import FamilyPlan, Limits, Operation
 
 
@@ -12,7 +12,7 @@ class Models(Operation):
 
     name = "models"
     every = 4
-    known = (
+    known_issues = (
         issue(
             "ggml-org/llama.cpp#26207",
             "a prompt that was cached with one adapter serves another",
@@ -21,17 +21,20 @@ class Models(Operation):
     )
 
     def applies(self, limits: Limits) -> bool:
-        """Where a second model answers."""
+        """Return True if the server has a second model that answers."""
         return limits.other
 
     def plan(self, family: FamilyPlan) -> None:
-        """A prompt for the second model and for the first; then both at the same time."""
+        """Plan one to three prompts, each for both models in drawn order, then for both at once."""
         for _ in range(family.random.choice((1, 2, 3))):
             stream = family.stream(0, family.length(family.limits.room // 2))
             path = (family.turn((), (Piece(stream, stream.tokens),)),)
-            session, other = family.session(), family.session()
-            for name in family.random.sample((0, 1), 2):
-                family.ask(self.name, (session, other)[name], path, how=("", "other")[name])
-            wave = family.at
-            family.ask(self.name, other, path, wave=wave, how="other")
-            family.ask(self.name, session, path, wave=wave)
+            session = family.session()
+            other_session = family.session()
+            requests: tuple[tuple[int, How], ...] = ((session, ""), (other_session, "other"))
+            for number, how in family.random.sample(requests, 2):
+                family.plan_request(self.name, number, path, how=how)
+
+            wave = family.next_wave
+            family.plan_request(self.name, other_session, path, wave=wave, how="other")
+            family.plan_request(self.name, session, path, wave=wave)

@@ -1,4 +1,4 @@
-"""A session goes back: to an earlier turn, or to a shorter beginning of its first text."""
+"""Go back in a session, to an earlier turn or to a shorter start of its first text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from needlemap.servers.storm.operation import FamilyPlan, Operation
 
 
 class Rewind(Operation):
-    """A cached prompt that is longer than the one that is asked."""
+    """A cached prompt is longer than the one that is sent."""
 
     name = "rewind"
-    known = (
+    known_issues = (
         issue(
             "ml-explore/mlx-lm#1494",
             "a longer cached prompt is used for a shorter one",
@@ -20,15 +20,16 @@ class Rewind(Operation):
     )
 
     def plan(self, family: FamilyPlan) -> None:
-        """An earlier turn with another question, or its first text cut short."""
+        """Plan an earlier turn of a session with another question, or its first text cut short."""
         session = family.random.randrange(len(family.paths))
         path = family.paths[session]
         if len(path) > 1 and family.random.random() < 0.5:
-            end = family.random.randrange(1, len(path))
-            made = (*path[: end - 1], family.turn(path[: end - 1], path[end - 1].pieces))
+            number = family.random.randrange(1, len(path)) - 1
+            before = path[:number]
+            new_path = (*before, family.turn(before, path[number].pieces))
         else:
-            first = path[0].pieces[0]
-            tokens = family.near_edge(round(first.tokens * family.random.uniform(0.3, 0.95)))
-            piece = Piece(first.stream, max(2 * ROOM, min(tokens, first.tokens)))
-            made = (family.turn((), (piece,)),)
-        family.ask(self.name, session, made)
+            text = path[0].pieces[0]
+            tokens = family.near_edge(round(text.tokens * family.random.uniform(0.3, 0.95)))
+            piece = Piece(text.stream, max(2 * ROOM, min(tokens, text.tokens)))
+            new_path = (family.turn((), (piece,)),)
+        family.plan_request(self.name, session, new_path)

@@ -1,4 +1,4 @@
-"""llama.cpp's slots are saved to a file, used for others, and restored."""
+"""Save a slot of llama.cpp to a file, use it for other sessions, and restore it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Slots(Operation):
 
     name, follows = "slot", "restored"
     every = 4
-    known = (
+    known_issues = (
         issue(
             "ggml-org/llama.cpp#28276",
             "a restored slot hides a longer cached prompt",
@@ -21,23 +21,28 @@ class Slots(Operation):
     )
 
     def applies(self, limits: Limits) -> bool:
-        """Where the server saves slots."""
+        """Return True if the server saves slots."""
         return limits.slots
 
     def plan(self, family: FamilyPlan) -> None:
-        """A session is saved, others use its slot; it is restored, asked again, and goes on."""
+        """Plan a session that is saved, others in its slot, then the session restored.
+
+        If there is room, half of the restored sessions have a further turn.
+        """
         limits = family.limits
         stream = family.stream(0, family.length(limits.room // 2))
         path: Path = (family.turn((), (Piece(stream, stream.tokens),)),)
         session = family.session()
-        family.ask(self.name, session, path, how="save")
+        family.plan_request(self.name, session, path, how="save")
+
         for _ in range(family.random.choice((1, 2))):
-            other, own = family.lone()
+            lone_session, lone_family = family.lone_session()
             text = family.stream(0, family.length(limits.room // 2))
             turn = family.turn((), (Piece(text, text.tokens),))
-            family.ask(self.name, other, (turn,), family=own, how="slot")
+            family.plan_request(self.name, lone_session, (turn,), family=lone_family, how="slot")
+
         if family.random.random() < 0.5:
             more = family.stream(1, family.length(limits.room // 4))
             longer = (*path, family.turn(path, (Piece(more, more.tokens),)))
             path = longer if family.fits(longer) else path
-        family.ask("restored", session, path, how="restore")
+        family.plan_request(self.follows, session, path, how="restore")

@@ -1,13 +1,22 @@
-"""A conversation of thirty turns and more."""
+"""Send a conversation of thirty turns or more."""
 
 from __future__ import annotations
 
 from needlemap.servers.storm.act import Path, Piece
-from needlemap.servers.storm.operation import RANKS, SHORTEST, FamilyPlan, Limits, Operation
+from needlemap.servers.storm.operation import (
+    RANKS,
+    SHORTEST,
+    TURN_TOKENS,
+    FamilyPlan,
+    Limits,
+    Operation,
+)
 from needlemap.servers.storm.operations.long_answer import LongAnswer
 
-TURNS = 30, 40  # of a conversation
-TEXTS = 0.1  # share of its turns that bring a text, as far as there may be more
+# Turns of a conversation, at least and at most.
+TURNS = 30, 40
+# Share of its turns that bring a text, as long as a prompt may have more of them.
+TEXTS = 0.1
 
 
 class Talk(Operation):
@@ -15,35 +24,36 @@ class Talk(Operation):
 
     name = "talk"
     every = 8
-    known = LongAnswer.known
+    known_issues = LongAnswer.known_issues
 
     def applies(self, limits: Limits) -> bool:
-        """Where there is room for as many turns."""
+        """Return True if there is room for that many turns."""
         return most_turns(limits) >= TURNS[0]
 
     def plan(self, family: FamilyPlan) -> None:
-        """One session, turn by turn; most ask about what stands there."""
+        """Plan one session, turn by turn. Most turns ask about texts that were sent before."""
         limits = family.limits
-        fewest, most = TURNS[0], min(TURNS[1], most_turns(limits))
+        fewest, most = TURNS
+        most = min(most, most_turns(limits))
         session = family.session()
         path: Path = ()
         for number in range(family.random.randint(fewest, most)):
-            brings = not number or (family.rank(path) < RANKS and family.random.random() < TEXTS)
+            has_room = family.rank(path) < RANKS
             pieces: tuple[Piece, ...] = ()
-            if brings:
+            if number == 0 or (has_room and family.random.random() < TEXTS):
                 stream = family.stream(family.rank(path), family.length(text_tokens(limits)))
                 pieces = (Piece(stream, stream.tokens),)
             path = (*path, family.turn(path, pieces))
-            family.ask(self.name, session, path)
+            family.plan_request(self.name, session, path)
 
 
 def most_turns(limits: Limits) -> int:
-    """Return how many turns fit, each with an answer, beside the texts."""
+    """Return how many turns fit, each with an answer, if every text has its shortest length."""
     spare = limits.room - RANKS * SHORTEST
-    return RANKS + max(0, spare) // (limits.answer_tokens + 60)
+    return RANKS + max(0, spare) // (limits.answer_tokens + TURN_TOKENS)
 
 
 def text_tokens(limits: Limits) -> int:
-    """Return the tokens of one of its texts at most: as many as so many turns leave."""
-    spare = limits.room - (TURNS[1] - RANKS) * (limits.answer_tokens + 60)
+    """Return the most tokens that one text may have, so that TURNS[1] turns fit."""
+    spare = limits.room - (TURNS[1] - RANKS) * (limits.answer_tokens + TURN_TOKENS)
     return max(SHORTEST, spare // RANKS)

@@ -12,7 +12,7 @@ class GoOn(Operation):
 
     name = "turn"
     share = 2.0
-    known = (
+    known_issues = (
         issue(
             "vllm-project/vllm#53912",
             "answers of another request's state, with draft tokens",
@@ -26,11 +26,11 @@ class GoOn(Operation):
     )
 
     def plan(self, family: FamilyPlan) -> None:
-        """One further turn of a session, as long as there is room."""
+        """Plan one further turn of a session, if there is room for its text."""
         session = family.random.randrange(len(family.paths))
         path = family.paths[session]
         stream = family.stream(family.rank(path), family.length(family.limits.room // 4))
         piece = Piece(stream, stream.tokens)
-        made = (*path, family.turn(path, (piece,)))
-        if family.fits(made):
-            family.ask(self.name, session, made)
+        longer_path = (*path, family.turn(path, (piece,)))
+        if family.fits(longer_path):
+            family.plan_request(self.name, session, longer_path)
