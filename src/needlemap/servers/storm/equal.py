@@ -48,22 +48,24 @@ class Equal:
 
     @property
     def limit(self) -> float:
-        """Return the nats beyond which an answer is in doubt."""
+        """Return by how many nats an answer may move before it is in doubt."""
         return limit_of(self.noise, TOLERANCE[self.dtype])
 
-    def compare(self, asked: Record, alone: Record) -> Move | None:
-        """Return how far an answer lies from that to the same prompt alone, or None if that prompt
-        was not cold or was another one."""
+    def compare(self, record: Record, alone: Record) -> Move | None:
+        """Return how far an answer lies from that to the same prompt alone.
+
+        If that prompt was not cold, or was another one, return None.
+        """
         self.alone += 1
         self.unreported += alone.cached_tokens is None
         if not is_cold(alone.cached_tokens, alone.sent_tokens or 0, self.shared):
             self.held += 1
             return None
-        if asked.prompt is None or alone.prompt is None:
+        if record.prompt is None or alone.prompt is None:
             return None
-        if asked.prompt.sha256 != alone.prompt.sha256:
+        if record.prompt.sha256 != alone.prompt.sha256:
             return None
-        reply, yardstick = way_reply(asked), way_reply(alone)
+        reply, yardstick = way_reply(record), way_reply(alone)
         self.texts += not (reply.steps and yardstick.steps)
         return move_between(reply, yardstick)
 
@@ -71,9 +73,12 @@ class Equal:
         """Learn what all prompts start with from those that were sent alone for the first time."""
         self.shared = common_start([record.cached_tokens or 0 for record in alone])
 
-    def repeated(self, one: Record, other: Record) -> Move | None:
-        """Return how far two cold askings of a prompt lie apart, which is the server's noise."""
-        move = self.compare(one, other)
+    def learn_noise(self, record: Record, repeat: Record) -> Move | None:
+        """Keep and return how far the answers to two cold requests of one prompt lie apart.
+
+        If the two cannot be compared, return None.
+        """
+        move = self.compare(record, repeat)
         if move is not None and isfinite(move.nats):
             self.noise.append(move)
         return move

@@ -1,8 +1,8 @@
-"""Margins of a server of the gauge beside the reference's: what it moves, and what is too far.
+"""Compare the margins of a server of the gauge with the reference's, and decide what is too far.
 
-Every server rounds in its own way, and moves all margins a little. Fresh prompts that are asked
-alone tell how far. Margins that move farther behind what stood before, under an answer whose text
-is right, are in doubt.
+Every server rounds in its own way and moves all margins a little. Fresh prompts that are sent alone
+show how far. If the margins of an answer with a right text move farther than that, they are in
+doubt.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ from needlemap.servers.check.margins import (
 
 @dataclass
 class Moves:
-    """What is known of a server's margins. alone: by how many nats a token those of fresh prompts
-    moved that were asked alone. cache: the one that moves margins as the suspects' moved; None
-    before that was looked at."""
+    """What is known of a server's margins.
+
+    Attributes:
+        alone: By how many nats a token the margins of fresh prompts moved that were sent alone.
+        cache: The cache that moves margins as the suspects' moved; None until it was computed.
+    """
 
     alone: list[float] = field(default_factory=list)
     cache: Cache | None = None
@@ -35,40 +38,59 @@ class Moves:
 
     @property
     def limit(self) -> float | None:
-        """Nats a token beyond which an answer is in doubt: those of the finest data type that
-        explains the fresh prompts' moves, or twice these; None where these are not known."""
+        """Return the nats a token beyond which an answer is in doubt.
+
+        It is the limit of the finest data type that explains the fresh prompts' moves, or
+        TIMES_USUAL times the largest of them if that is more. If no moves of fresh prompts are
+        known, it is None.
+        """
         if not self.alone:
             return None
-        most = max(self.alone)
-        kind = finest_type(MOVES, most)
-        return max(LEAST_NATS, TIMES_USUAL * most, kind[1] if kind else 0.0)
+        most_nats = max(self.alone)
+        data_type = finest_type(MOVES, most_nats)
+        type_limit = data_type[1] if data_type else 0.0
+        return max(LEAST_NATS, TIMES_USUAL * most_nats, type_limit)
 
     @property
     def is_choice(self) -> bool:
-        """Whether a cache coarser than the weights moves margins as the suspects' moved."""
+        """Return True if a cache coarser than the weights moves margins as the suspects' moved."""
         return self.cache == "coarser"
 
     @property
     def words(self) -> str:
-        """What fresh prompts moved, in words."""
-        most = max(self.alone, default=0.0)
-        kind = finest_type(MOVES, most)
-        return f"fresh prompts alone by up to {most:.2g}" + (f", as {kind[0]} may" if kind else "")
+        """Return by how much fresh prompts moved, in words."""
+        most_nats = max(self.alone, default=0.0)
+        data_type = finest_type(MOVES, most_nats)
+        words = f"fresh prompts alone by up to {most_nats:.2g}"
+        if data_type:
+            words += f", as {data_type[0]} may"
+        return words
 
-    def suspect(
-        self, prompt: Prompt, answer: str, there: Margins | None, here: Margins | None
+    def add_suspect(
+        self,
+        prompt: Prompt,
+        answer: str,
+        reference_margins: Margins | None,
+        server_margins: Margins | None,
     ) -> None:
-        """Keep an answer whose margins moved too far, with its prompt as the reference is fed
-        it."""
-        if len(self._suspects) < PROMPTS:
-            self._suspects += moved_prompt(prompt, answer, there, here)
+        """Keep an answer whose margins moved too far, until there are PROMPTS of them.
 
-    def look_at_cache(self) -> None:
-        """Find the cache that moves margins as the suspects' moved."""
+        prompt: as the reference is fed it.
+        """
+        if len(self._suspects) < PROMPTS:
+            self._suspects += moved_prompt(prompt, answer, reference_margins, server_margins)
+
+    def find_cache(self) -> None:
+        """Find the cache that moves margins as the suspects' moved, unless it is known."""
         if self.cache is None:
             self.cache = cache_of(self._suspects)
 
 
-def moved_by(there: Record | None, here: Record) -> float | None:
-    """By how many nats a token the margins of an answer moved; None where that is not known."""
-    return None if there is None else nats_apart(margins_of(there), margins_of(here))
+def nats_moved(reference: Record | None, record: Record) -> float | None:
+    """Return by how many nats a token the margins of an answer moved from the reference's.
+
+    If the reference did not answer, or the two answers have nothing in common, return None.
+    """
+    if reference is None:
+        return None
+    return nats_apart(margins_of(reference), margins_of(record))

@@ -69,8 +69,10 @@ class ReferenceRequest:
         """Return the family and the number of the reference's record."""
         return self.step.family, self.record.repeat
 
-    def suspect(self, reference: Record) -> tuple[Prompt, str, Margins | None, Margins | None]:
-        """Return prompt, answer and both margins, as `Moves.suspect` takes them.
+    def suspect_arguments(
+        self, reference: Record
+    ) -> tuple[Prompt, str, Margins | None, Margins | None]:
+        """Return prompt, answer and both margins, as `Moves.add_suspect` takes them.
 
         reference: what the reference answered.
         """

@@ -69,23 +69,23 @@ class Replayer:
     ) -> None:
         """Send a prompt that moved alone once more. If it is steady there, replay its sequence.
 
-        Each replay stands beside the same prompt alone, and beside a pair of cold requests. record:
-        of the request. alone: of the same prompt alone.
+        Each replay is compared with the same prompt alone, and there is a pair of cold requests for
+        it. record: of the request. alone: of the same prompt alone.
         """
         equal = self._evidence.equal
         limit = equal.limit
         suspect = self._evidence.suspects[request.key] = Suspect(request, limit)
-        again = await self._sender.send_alone(
+        repeat = await self._sender.send_alone(
             storm_round,
             request.act,
             family=ALONE_AGAIN,
             answered=answered,
             key=request.key,
         )
-        if again is None:
+        if repeat is None:
             return
-        noise = equal.repeated(alone, again)
-        move = equal.compare(record, again)
+        noise = equal.learn_noise(alone, repeat)
+        move = equal.compare(record, repeat)
         is_moved = noise and move and noise.nats <= limit < move.nats
         suspect.again = RequestOutcome("right" if is_moved else MOVED)
         if suspect.is_doubtful:
@@ -98,27 +98,27 @@ class Replayer:
         sender = self._sender
         send_cold = self._send_cold_pairs if sender.storm.by_ways else self._send_cold
         sequence = storm_round.until(suspect.request.act)
-        done = 0
+        replays = 0
         for count in BLOCKS:
-            planned = sender.sent[REPLAY] + count * len(sequence.acts)
-            allowed = REPLAYS_SHARE * sender.sent[STORMED] + REPLAYS_FREE
-            is_stored = (COLD, suspect.request.key * _WIDE + 1 + done) in sender.stored
-            if sender.stopped or (planned > allowed and not is_stored):
+            planned_requests = sender.sent[REPLAY] + count * len(sequence.acts)
+            most_requests = REPLAYS_SHARE * sender.sent[STORMED] + REPLAYS_FREE
+            is_stored = (COLD, suspect.request.key * _WIDE + 1 + replays) in sender.stored
+            if sender.stopped or (planned_requests > most_requests and not is_stored):
                 return
             lost = 0
-            for number in range(done, done + count):
+            for number in range(replays, replays + count):
                 outcome = await self._replay(sequence, suspect, number)
                 if outcome is None:
                     return
                 lost += not outcome.is_sound
-            numbers = range(1 + done, 1 + done + count)
+            numbers = range(1 + replays, 1 + replays + count)
             cold_outcomes = await send_cold(storm_round, suspect, answered, numbers)
             if None in cold_outcomes:
                 return
             lost_cold = sum(not outcome.is_sound for outcome in cold_outcomes if outcome)
             block: Block = (lost, lost_cold, count)
             suspect.blocks.append(block)
-            done += count
+            replays += count
             if lost <= lost_cold or log_blocks(suspect.blocks) >= GOAL + log(10):
                 return
 
@@ -127,7 +127,7 @@ class Replayer:
     ) -> list[RequestOutcome | None]:
         """Send the same prompt behind first lines of its own.
 
-        Returns what came of each, None if it was not answered.
+        Return the outcome of each request, None for one that was not answered.
         """
         sender = self._sender
         outcomes = list[RequestOutcome | None]()
@@ -163,7 +163,7 @@ class Replayer:
     ) -> list[RequestOutcome | None]:
         """Send the same prompt behind first lines of its own, each twice.
 
-        Returns whether the second moved, None if that is not known.
+        Return whether each second answer moved from the first, None if the two cannot be compared.
         """
         sender = self._sender
         outcomes = list[RequestOutcome | None]()
@@ -175,9 +175,11 @@ class Replayer:
                 answered=answered,
                 key=suspect.request.key * _WIDE + number,
             )
-            first = await send(family=COLD)
-            second = await send(family=COLD_AGAIN)
-            move = self._evidence.equal.repeated(first, second) if first and second else None
+            record = await send(family=COLD)
+            repeat = await send(family=COLD_AGAIN)
+            move = None
+            if record and repeat:
+                move = self._evidence.equal.learn_noise(record, repeat)
             outcomes.append(outcome_of_move(move, suspect.limit or 0.0))
         return outcomes or [None]
 
@@ -186,11 +188,11 @@ class Replayer:
     ) -> RequestOutcome | None:
         """Send a suspect's whole sequence again, behind other first lines.
 
-        Returns what came of the suspect, None if that is not known.
+        Return the outcome of the suspect, or None if it is not known.
         """
         sender = self._sender
         answered = Answered()
-        last: RequestOutcome | None = None
+        suspect_outcome: RequestOutcome | None = None
         first_key = (suspect.request.key * _WIDE + number) * _WIDE
         for wave in sequence.waves:
             if sender.stopped:
@@ -216,11 +218,11 @@ class Replayer:
                     continue
                 if sender.storm.by_ways:
                     key = first_key + act.number
-                    last = await self._moved_alone(
+                    suspect_outcome = await self._moved_alone(
                         sequence, act, suspect, record=record, answered=before, key=key
                     )
                 else:
-                    last = await self._outcome_again(
+                    suspect_outcome = await self._outcome_again(
                         sequence,
                         act,
                         suspect,
@@ -229,7 +231,7 @@ class Replayer:
                         outcome=outcome,
                         answered=answered,
                     )
-        return last
+        return suspect_outcome
 
     async def _moved_alone(
         self,
@@ -241,7 +243,10 @@ class Replayer:
         answered: Answered,
         key: int,
     ) -> RequestOutcome | None:
-        """Send a replay's prompt alone, and return whether it moved from that."""
+        """Send a replay's prompt alone, and return whether the replay moved from that.
+
+        If the two cannot be compared, return None.
+        """
         alone = await self._sender.send_alone(
             sequence,
             act,
@@ -263,7 +268,7 @@ class Replayer:
         outcome: RequestOutcome,
         answered: Answered,
     ) -> RequestOutcome | None:
-        """Return what came of a suspect once more, its margins included if they had moved."""
+        """Return the outcome of a suspect sent again, with its margins if they had moved."""
         request = ReferenceRequest.of(
             self._sender.storm,
             storm_round,

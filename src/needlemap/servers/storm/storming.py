@@ -91,7 +91,7 @@ class StormInRounds:
         storm: The storm on disk.
         evidence: What was observed.
         sender: What sends its requests.
-        missed: What to say if the first prompts were all missed; '' else.
+        missed: The message if the first prompts were all missed; '' if not.
         number: The number of the round.
 
     Args:
@@ -126,13 +126,13 @@ class StormInRounds:
         self.replayer = Replayer(self.sender, self.weigher, self.evidence)
         self.missed = ""
         self.number = 0
-        self._last: StormResult | None = None
+        self._last_result: StormResult | None = None
         # Requests that were judged at the last look.
-        self._judged = 0
+        self._judged_count = 0
 
     @property
     def stopped(self) -> str:
-        """Return why not all was sent; '' if all was."""
+        """Return why the storm stopped early, or '' if it did not."""
         return self.sender.stopped
 
     @property
@@ -148,11 +148,11 @@ class StormInRounds:
     @property
     @without_limit()
     def result(self) -> StormResult:
-        """Return what is known now."""
+        """Return the verdict by what was observed so far."""
         options = self.storm.options
         moves = self.evidence.moves
         if moves and wealth_of(self.evidence.moved) >= POINTS:
-            moves.look_at_cache()
+            moves.find_cache()
         result = judge_storm(
             self.evidence,
             options.wanted,
@@ -207,7 +207,7 @@ class StormInRounds:
         return result
 
     def _show_progress(self) -> None:
-        claim = self._last.verdict.claim if self._last else ""
+        claim = self._last_result.verdict.claim if self._last_result else ""
         self.progress(self.number, self.sender.sent.total(), claim)
 
     def _leave_out_untested(self) -> None:
@@ -216,8 +216,8 @@ class StormInRounds:
         if storm.fixed is None or storm.options.gauge or storm.by_ways:
             return
         untested = self.evidence.untested().items()
-        known = {name for name, answers in untested if answers.sent >= FEWEST_SENT}
-        names = known - set(storm.fixed.without) - {Fresh.name}
+        untested_names = {name for name, answers in untested if answers.sent >= FEWEST_SENT}
+        names = untested_names - set(storm.fixed.without) - {Fresh.name}
         if names:
             left_out = dict.fromkeys(sorted(names), self.number + 1)
             storm.fixed = storm.fixed.model_copy(
@@ -226,17 +226,17 @@ class StormInRounds:
             STORM.write(storm.folder.path, storm.fixed)
 
     def look(self) -> StormResult:
-        """Return what is known now, or was a hundredth of the requests ago.
+        """Return the last result, judged anew if GROWN times the requests or a sure fault came.
 
-        A fault by itself is always known at once.
+        Judging reads all requests, so it is not done after each of them.
         """
         requests = self.evidence.storm
-        new = (*requests[self._judged :], *self.evidence.elsewhere)
-        has_certain = any(request.outcome.is_certain for request in new)
-        if self._last is None or has_certain or len(requests) >= GROWN * self._judged:
-            self._last = self.result
-            self._judged = len(requests)
-        return self._last
+        new_requests = (*requests[self._judged_count :], *self.evidence.elsewhere)
+        has_certain = any(request.outcome.is_certain for request in new_requests)
+        if self._last_result is None or has_certain or len(requests) >= GROWN * self._judged_count:
+            self._last_result = self.result
+            self._judged_count = len(requests)
+        return self._last_result
 
     def _is_decided(self) -> bool:
         """Return True once the rate is known, or a fault is sure."""
@@ -249,27 +249,27 @@ class StormInRounds:
         They are not sent again by a storm that resumes and has settled that.
         """
         storm, sender = self.storm, self.sender
-        first = first_round(storm.seed, storm.limits)
+        opening = first_round(storm.seed, storm.limits)
         answered = Answered()
         answers = list[FirstAnswer]()
         weighed = list[ReferenceRequest]()
-        for act in first.acts:
+        for act in opening.acts:
             if storm.fixed is not None and (FIRSTS, act.number) not in sender.stored:
                 continue
             ((_, record),) = await sender.send(
-                first,
+                opening,
                 [act],
                 family=FIRSTS,
                 answered=answered,
                 key=lambda act: act.number,
             )
             if record is not None:
-                outcome = sender.outcome_of(first, act, record)
-                sender.keep_certain(first, act, record, outcome)
+                outcome = sender.outcome_of(opening, act, record)
+                sender.keep_certain(opening, act, record, outcome)
                 answers.append(FirstAnswer(act, record, outcome))
                 request = ReferenceRequest.of(
                     storm,
-                    first,
+                    opening,
                     act,
                     family=FIRSTS,
                     record=record,
@@ -284,16 +284,16 @@ class StormInRounds:
         for answer in answers:
             record = answer.record
             if record.prompt_tokens is not None and record.own_tokens:
-                self.evidence.counts.first.append((record.own_tokens, record.prompt_tokens))
+                self.evidence.counts.first_prompts.append((record.own_tokens, record.prompt_tokens))
         if storm.by_ways:
-            await self._learn_noise(first)
+            await self._learn_noise(opening)
             return
         if storm.fixed is None:
             self._settle(answers)
         await self.weigher.weigh_alone(weighed)
-        await self._choose_judge(first, answers)
+        await self._choose_judge(opening, answers)
 
-    async def _choose_judge(self, first: Round, answers: Iterable[FirstAnswer]) -> None:
+    async def _choose_judge(self, opening: Round, answers: Iterable[FirstAnswer]) -> None:
         """Judge by equal ways if the model finds little, or end if nothing can judge."""
         storm, evidence = self.storm, self.evidence
         singles = [answer for answer in answers if answer.is_single]
@@ -301,7 +301,7 @@ class StormInRounds:
         if self._finds_little(right, len(singles)):
             storm.judge_by_ways((right, len(singles)))
             needs_nats = not (right or storm.options.ways)
-            if await self._learn_noise(first, needs_nats=needs_nats):
+            if await self._learn_noise(opening, needs_nats=needs_nats):
                 # A random model may well write one letter over and over.
                 evidence.elsewhere = [
                     request for request in evidence.elsewhere if request.outcome.foreign
@@ -319,38 +319,37 @@ class StormInRounds:
             )
 
     def _finds_little(self, right: int, n: int) -> bool:
-        """Return True if equal ways are to judge.
+        """Return True if equal ways are to judge: --ways was typed, or under half was found.
 
-        That is so if the model is not known to find all and found less than half, or if it was
-        typed.
+        The gauge is known to find all, so answers judge it. n: of how many prompts.
         """
         options = self.storm.options
         return n > 0 and not options.gauge and (options.ways or 2 * right < n)
 
-    async def _learn_noise(self, first: Round, *, needs_nats: bool = False) -> bool:
+    async def _learn_noise(self, opening: Round, *, needs_nats: bool = False) -> bool:
         """Send the first prompts alone twice, to learn how far log-probabilities move anyway.
 
         No cache holds anything of them. Returns False if there are no log-probabilities, and they
         are needed.
         """
         repeats = list[tuple[Record, Record]]()
-        for act in first.acts:
+        for act in opening.acts:
             if self.stopped:
                 break
-            once = await self._send_first_alone(first, act, ALONE)
-            again = await self._send_first_alone(first, act, ALONE_AGAIN)
-            if once is not None and again is not None:
-                if needs_nats and once.logprobs is None:
+            record = await self._send_first_alone(opening, act, ALONE)
+            repeat = await self._send_first_alone(opening, act, ALONE_AGAIN)
+            if record is not None and repeat is not None:
+                if needs_nats and record.logprobs is None:
                     return False
-                repeats.append((once, again))
-        self.evidence.equal.learn_start([once for once, _ in repeats])
-        for once, again in repeats:
-            self.evidence.equal.repeated(once, again)
+                repeats.append((record, repeat))
+        self.evidence.equal.learn_start([record for record, _ in repeats])
+        for record, repeat in repeats:
+            self.evidence.equal.learn_noise(record, repeat)
         return True
 
-    async def _send_first_alone(self, first: Round, act: Act, family: str) -> Record | None:
+    async def _send_first_alone(self, opening: Round, act: Act, family: str) -> Record | None:
         return await self.sender.send_alone(
-            first, act, family=family, answered=Answered(), key=act.number
+            opening, act, family=family, answered=Answered(), key=act.number
         )
 
     def _settle(self, answers: Sequence[FirstAnswer]) -> None:
@@ -382,7 +381,7 @@ class StormInRounds:
         STORM.write(storm.folder.path, storm.fixed)
 
     async def _send_round(self, number: int) -> None:
-        """Send one round, some of its prompts cold, and what is in doubt again."""
+        """Send one round, some of its prompts cold, and those in doubt again."""
         storm = self.storm
         storm_round = storm.round(number)
         answered = Answered()
@@ -407,9 +406,11 @@ class StormInRounds:
                 answered=answered,
                 key=lambda act: key_of(number, act.number),
             )
-            sent = self._round_requests(storm_round, rows, before)
-            requests += sent
-            weighed |= self._reference_requests(storm_round, sent, chosen, answered=answered)
+            wave_requests = self._round_requests(storm_round, rows, before)
+            requests += wave_requests
+            weighed |= self._reference_requests(
+                storm_round, wave_requests, chosen, answered=answered
+            )
 
         if storm.by_ways:
             await self._compare_with_alone(storm_round, requests)
@@ -423,7 +424,7 @@ class StormInRounds:
     async def _examine(
         self, storm_round: Round, observations: Iterable[Observation], answered: Answered
     ) -> None:
-        """Send again what is in doubt."""
+        """Send again the requests that are in doubt."""
         for observation in observations:
             if not observation.outcome.is_doubtful:
                 continue
@@ -475,7 +476,8 @@ class StormInRounds:
             if not is_compared or self.stopped:
                 observations.append(observation)
                 continue
-            assert request.record is not None  # what was cancelled is not 'uncompared'
+            # A cancelled request is not 'uncompared'.
+            assert request.record is not None
             record = await self.sender.send_alone(
                 storm_round,
                 act,
@@ -508,9 +510,9 @@ class StormInRounds:
         rows: Iterable[tuple[Act, Record | None]],
         before: Answered,
     ) -> list[RoundRequest]:
-        """Return what came of a wave, in the order in which it was sent.
+        """Return the requests of a wave with their outcomes, in the order of sending.
 
-        before: the answers before it.
+        before: the answers before the wave.
         """
         requests = []
         for act, record in rows:
@@ -528,7 +530,7 @@ class StormInRounds:
             observation = Observation.of(storm_round.number, act, record, outcome)
             requests.append(RoundRequest(observation, record, before))
             if act.how != "other":
-                self.evidence.counts.look_at(
+                self.evidence.counts.check(
                     key,
                     record.own_tokens,
                     counted=record.prompt_tokens,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from needlemap.servers.storm.evidence import Evidence, Observation
-from needlemap.servers.storm.moves import moved_by
+from needlemap.servers.storm.moves import nats_moved
 from needlemap.servers.storm.outcome import MOVED, RequestOutcome
 from needlemap.servers.storm.reference import ReferenceRequest
 from needlemap.servers.storm.sending import Sender
@@ -21,9 +21,10 @@ class Weigher:
         self._evidence = evidence
 
     async def weigh(self, requests: Sequence[ReferenceRequest]) -> list[float | None]:
-        """Return by how many nats a token the margins of each answer moved.
+        """Send requests to the reference, and return how far each answer's margins moved.
 
-        None if a limit let it not be sent, or the two answers have nothing in common.
+        Moves are in nats a token. If a limit kept a request from being sent, or the two answers
+        have nothing in common, its move is None.
         """
         sender = self._sender
         unsent = [request for request in requests if request.key not in sender.stored]
@@ -35,13 +36,10 @@ class Weigher:
                     sender.stored[request.key] = record
                 else:
                     sender.stop_at_limit(outcome.stopped)
-        return [moved_by(sender.stored.get(request.key), request.record) for request in requests]
+        return [nats_moved(sender.stored.get(request.key), request.record) for request in requests]
 
     async def weigh_alone(self, requests: Sequence[ReferenceRequest]) -> list[float | None]:
-        """Return the same for fresh prompts that were sent alone.
-
-        From them it is learnt how far the server moves margins anyway.
-        """
+        """Weigh fresh prompts that were sent alone, and learn how far the server moves margins."""
         nats = await self.weigh(requests)
         if self._evidence.moves:
             self._evidence.moves.alone += [move for move in nats if move is not None]
@@ -52,9 +50,9 @@ class Weigher:
         observations: Sequence[Observation],
         requests: Mapping[int, ReferenceRequest],
     ) -> list[Observation]:
-        """Return a round's observations with what is known of their margins.
+        """Return a round's observations with the moves of their margins, if these are known.
 
-        requests: by the act's number, those that are compared.
+        requests: those to compare, by the act's number.
         """
         moves = self._evidence.moves
         limit = moves.limit if moves else None
@@ -74,7 +72,7 @@ class Weigher:
             if move > limit and not moves.is_choice:
                 observation = replace(observation, outcome=RequestOutcome(MOVED))
                 request = requests[number]
-                moves.suspect(*request.suspect(self._sender.stored[request.key]))
+                moves.add_suspect(*request.suspect_arguments(self._sender.stored[request.key]))
             weighed.append(observation)
         return weighed
 
@@ -84,10 +82,10 @@ class Weigher:
         outcome: RequestOutcome,
         request: ReferenceRequest | None,
     ) -> RequestOutcome | None:
-        """Return what came of a suspect once more, or None if that is not known.
+        """Return the outcome of a suspect that was sent again, with its margins if they had moved.
 
-        limit: nats a token beyond which its margins moved at first; None of a wrong text, of which
-        the outcome says all.
+        If its margins had moved and cannot be compared again, return None. limit: nats a token
+        beyond which they moved; None if its text was wrong, so that the outcome says all.
         """
         if limit is None or outcome.word != "right":
             return outcome

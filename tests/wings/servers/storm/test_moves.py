@@ -152,8 +152,8 @@ def test_moves_of_a_coarse_cache_are_known_by_computing_it(rounded, cache):
         text = chat().plain.index(said.encode())
         prompt = Prompt((Message(TEXT, (text.span(),)),))
         (answer, there), (_, here) = (margins_from(model, prompt) for model in (exact, coarse))
-        moves.suspect(prompt, answer, there, here)
-    moves.look_at_cache()
+        moves.add_suspect(prompt, answer, there, here)
+    moves.find_cache()
     assert moves.cache == cache
     assert moves.is_choice is (cache == "coarser")
 

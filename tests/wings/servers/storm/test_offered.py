@@ -237,5 +237,5 @@ def test_a_template_of_some_tokens_a_message_is_none(storming):
 
 def test_without_first_counts_nothing_is_too_many():
     counts = Counts()
-    counts.look_at(1_001, 100, 9_000, 2)
+    counts.check(1_001, 100, 9_000, 2)
     assert counts.over == []
