@@ -365,7 +365,7 @@ def seens_of(weather: Weather, seed: int) -> Evidence:
             seens.storm.append(seen)
             cold = RequestOutcome("lost" if random.random() < weather.cold else "right")
             if seen.outcome.is_doubtful:
-                suspect = Suspect(seen, again=cold)
+                suspect = Suspect(seen, repeat_outcome=cold)
                 if seen.outcome.word == "moved":
                     suspect.limit = 0.02
                 if weather.replayed and cold.word == "right":
@@ -375,7 +375,7 @@ def seens_of(weather: Weather, seed: int) -> Evidence:
                 seens.pairs.append((seen, cold))
     if weather.elsewhere:
         first = seens.storm[0]
-        seens.elsewhere.append(replace(first, outcome=RequestOutcome("foreign", "1", 2001, 3)))
+        seens.other_faults.append(replace(first, outcome=RequestOutcome("foreign", "1", 2001, 3)))
     return seens
 
 

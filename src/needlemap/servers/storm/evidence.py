@@ -65,7 +65,7 @@ class Observation:
     def of(
         cls, round_number: int, act: Act, record: Record, outcome: RequestOutcome
     ) -> Observation:
-        """Return what a record says of a request."""
+        """Return the observation of a request with its record and its outcome."""
         seconds = record.latency_s or 0.0
         sent_at_s = 0.0
         if record.finished_at:
@@ -87,10 +87,10 @@ class Observation:
         """Return the family that it counts for."""
         return self.round, self.act.family
 
-    def compared(self, move: Move | None, limit: float) -> Observation:
-        """Return it compared with the same prompt alone, if that was possible.
+    def with_move(self, move: Move | None, limit: float) -> Observation:
+        """Return the request with its move from the same prompt alone.
 
-        limit: nats beyond which it moved.
+        If nothing was compared, return it unchanged. limit: nats beyond which it moved.
         """
         outcome = outcome_of_move(move, limit)
         if move is None or outcome is None:
@@ -106,38 +106,43 @@ class Suspect:
     Attributes:
         request: The request.
         limit: Nats a token beyond which its margins moved; None if its text was wrong.
-        again: What came of its prompt when it was sent once more, cold, right afterwards.
+        repeat_outcome: The outcome of its prompt, sent again cold right afterwards; None until then
+            or if there is none.
         blocks: Replays of its sequence, each with as many cold requests.
     """
 
     request: Observation
     limit: float | None = None
-    again: RequestOutcome | None = None
+    repeat_outcome: RequestOutcome | None = None
     blocks: list[Block] = field(default_factory=list)
 
     @property
     def is_doubtful(self) -> bool:
         """Return True if the same prompt was answered right with nothing before it."""
-        return self.again is not None and self.again.word == "right"
+        return self.repeat_outcome is not None and self.repeat_outcome.word == "right"
 
     @property
     def is_alone_too(self) -> bool:
         """Return True if the same prompt was not answered right with nothing before it either."""
-        return self.again is not None and self.again.word != "right"
+        return self.repeat_outcome is not None and self.repeat_outcome.word != "right"
 
     @property
     def replays(self) -> Block:
         """Return how many replays lost it, how many cold requests did, and how many of each."""
-        lost, lost_cold, count = (sum(block[at] for block in self.blocks) for at in range(3))
+        lost = sum(block[0] for block in self.blocks)
+        lost_cold = sum(block[1] for block in self.blocks)
+        count = sum(block[2] for block in self.blocks)
         return lost, lost_cold, count
 
 
 @dataclass(frozen=True, slots=True)
-class Operated:
-    """Answers to one operation.
+class OperationAnswers:
+    """How many answers there are to one operation.
 
-    able: those that could show a fault, because the model gets their prompt right, in the storm
-    or alone.
+    Attributes:
+        sent: To all of its requests that were judged.
+        able: Those that could show a fault, because the model gets their prompt right, in the
+            storm or alone.
     """
 
     sent: int
@@ -147,8 +152,10 @@ class Operated:
     def is_untested(self) -> bool:
         """Return True if the model gets under half of them right.
 
-        >>> Operated(20, 9).is_untested, Operated(6, 0).is_untested, Operated(5, 0).is_untested
-        (True, True, False)
+        >>> OperationAnswers(20, 9).is_untested, OperationAnswers(5, 0).is_untested
+        (True, False)
+        >>> OperationAnswers(6, 0).is_untested
+        True
         """
         if self.sent >= FEWEST_SENT:
             return self.able < WEAK * self.sent
@@ -192,7 +199,7 @@ class Evidence:
         storm: Its requests, in the order in which they were sent.
         pairs: Requests, each with what came of the same prompt sent cold in the same minutes.
         suspects: By key, the requests that are in doubt.
-        elsewhere: Faults in requests that are not part of the storm's sequence.
+        other_faults: Faults in requests that are not part of the storm's sequence.
         moves: What is known of margins; None without a reference.
         counts: What is known of the tokens that the server counts.
         equal: What is known of log-probabilities compared with the same prompts alone.
@@ -201,18 +208,18 @@ class Evidence:
     storm: list[Observation] = field(default_factory=list)
     pairs: list[tuple[Observation, RequestOutcome]] = field(default_factory=list)
     suspects: dict[int, Suspect] = field(default_factory=dict)
-    elsewhere: list[Observation] = field(default_factory=list)
+    other_faults: list[Observation] = field(default_factory=list)
     moves: Moves | None = None
     counts: Counts = field(default_factory=Counts)
     equal: Equal = field(default_factory=lambda: Equal(COARSEST))
 
     @property
-    def lost(self) -> list[Suspect]:
+    def lost_suspects(self) -> list[Suspect]:
         """Return the suspects that were lost, endless or empty."""
         return [suspect for suspect in self.suspects.values() if suspect.request.outcome.is_lost]
 
     @property
-    def moved(self) -> list[Suspect]:
+    def moved_suspects(self) -> list[Suspect]:
         """Return the suspects whose margins moved, unless a coarse cache explains how."""
         return [suspect for suspect in self.suspects.values() if self.is_moved(suspect.request)]
 
@@ -223,7 +230,7 @@ class Evidence:
 
     @property
     def discordant(self) -> tuple[int, int]:
-        """Return how many pairs were lost in the storm alone, and how many cold alone."""
+        """Return how many pairs were lost only in the storm, and how many only cold."""
         lost = sum(request.outcome.is_lost and cold.has_right_text for request, cold in self.pairs)
         gained = sum(
             request.outcome.has_right_text and cold.is_lost for request, cold in self.pairs
@@ -237,42 +244,46 @@ class Evidence:
         return min(rounds, default=None)
 
     @property
-    def fresh(self) -> list[tuple[int, bool]]:
+    def fresh_prompts(self) -> list[tuple[int, bool]]:
         """Return the round of each first prompt of a session, and whether it was lost.
 
         Such prompts are drawn alike in every round.
         """
-        return _lost(
+        return _lost_flags(
             (request.round, request.outcome)
             for request in self.storm
             if request.act.operation == Fresh.name
         )
 
     @property
-    def alone(self) -> list[tuple[int, bool]]:
-        """Return the round of each prompt that shares nothing with others, and whether it was
-        lost."""
-        return self.fresh + _lost((request.round, cold) for request, cold in self.pairs)
+    def lone_prompts(self) -> list[tuple[int, bool]]:
+        """Return the round of each prompt without shared text, and whether it was lost.
+
+        They are the first prompts of sessions and those that were sent cold.
+        """
+        return self.fresh_prompts + _lost_flags(
+            (request.round, cold) for request, cold in self.pairs
+        )
 
     def change(self) -> Change | None:
-        """Return when prompts that share nothing are lost more often.
+        """Return the clearest change in how often prompts that share nothing are lost.
 
-        That is since the first client went away, from some round on, or up to one, whichever is
-        clearest. Only fresh prompts show a fall: of the others fewer are lost once an operation
-        that the model cannot do is left out.
+        More may be lost since the first client went away, from some round on, or up to one. If
+        there is only one round, return None. Only fresh prompts show a fall: of the others fewer
+        are lost once an operation that the model cannot do is left out.
         """
-        alone = self.alone
+        lone_prompts = self.lone_prompts
         candidates = list[Change]()
         start = self.first_cancel
         if start is not None:
-            candidates.append(change_at(alone, start, event="the first client went away"))
-        for rows, bet in ((alone, log_grown), (self.fresh, log_fallen)):
+            candidates.append(change_at(lone_prompts, start, event="the first client went away"))
+        for rows, bet in ((lone_prompts, log_grown), (self.fresh_prompts, log_fallen)):
             over_time = change_over_time(rows, bet)
             if over_time is not None:
                 candidates.append(over_time)
         return max(candidates, key=lambda change: change.wealth, default=None)
 
-    def operations(self) -> dict[str, Operated]:
+    def operations(self) -> dict[str, OperationAnswers]:
         """Return the answers to each operation, by its name."""
         able: dict[str, list[bool]] = {}
         for request in self.storm:
@@ -282,33 +293,36 @@ class Evidence:
             if is_able is not None:
                 able.setdefault(request.act.operation, []).append(is_able)
         return {
-            name: Operated(len(answers), sum(answers)) for name, answers in sorted(able.items())
+            name: OperationAnswers(len(answers), sum(answers))
+            for name, answers in sorted(able.items())
         }
 
     def _is_able(self, request: Observation) -> bool | None:
-        """Return whether a request could show a fault; None while its prompt waits to be sent
-        again."""
+        """Return whether a request could show a fault.
+
+        If its answer was lost and its prompt was not answered again yet, return None.
+        """
         if request.outcome.is_lost:
             suspect = self.suspects.get(request.key)
-            if suspect is None or suspect.again is None:
+            if suspect is None or suspect.repeat_outcome is None:
                 return None
             return suspect.is_doubtful
         return request.outcome.word != UNCOMPARED
 
-    def untested(self) -> dict[str, Operated]:
+    def untested(self) -> dict[str, OperationAnswers]:
         """Return the operations that show no fault, as the model gets under half of them right."""
         return {name: answers for name, answers in self.operations().items() if answers.is_untested}
 
 
 def change_at(
-    alone: Sequence[tuple[int, bool]], start: int, bet: Bet = log_grown, event: str = ""
+    lone_prompts: Sequence[tuple[int, bool]], start: int, bet: Bet = log_grown, event: str = ""
 ) -> Change:
-    """Return what was lost before a round and since then.
+    """Return how much was lost before a round and since then.
 
-    alone: rounds, and whether lost. bet: that more is lost on one side.
+    lone_prompts: the round of each, and whether it was lost. bet: that more is lost on one side.
     """
-    before = [is_lost for number, is_lost in alone if number < start]
-    since = [is_lost for number, is_lost in alone if number >= start]
+    before = [is_lost for number, is_lost in lone_prompts if number < start]
+    since = [is_lost for number, is_lost in lone_prompts if number >= start]
     counts_before = sum(before), len(before)
     counts_since = sum(since), len(since)
     return Change(
@@ -320,22 +334,22 @@ def change_at(
     )
 
 
-def change_over_time(alone: Sequence[tuple[int, bool]], bet: Bet) -> Change | None:
+def change_over_time(lone_prompts: Sequence[tuple[int, bool]], bet: Bet) -> Change | None:
     """Return the split on one side of which most is lost, or None for a single round.
 
     Its bet is the mean over all splits, which pays for having tried several.
     """
-    rounds = sorted({number for number, _ in alone})[1:]
+    rounds = sorted({number for number, _ in lone_prompts})[1:]
     step = max(1, len(rounds) // _SPLITS)
-    splits = [change_at(alone, start, bet) for start in rounds[::step]]
+    splits = [change_at(lone_prompts, start, bet) for start in rounds[::step]]
     if not splits:
         return None
     clearest = max(splits, key=lambda change: change.wealth)
     return replace(clearest, wealth=mean_of_logs([change.wealth for change in splits]))
 
 
-def _lost(outcomes: Iterable[tuple[int, RequestOutcome]]) -> list[tuple[int, bool]]:
-    """Return whether each answer was lost, without those of which that is not known."""
+def _lost_flags(outcomes: Iterable[tuple[int, RequestOutcome]]) -> list[tuple[int, bool]]:
+    """Return the round of each answer that was right or lost, and whether it was lost."""
     return [
         (number, outcome.is_lost)
         for number, outcome in outcomes

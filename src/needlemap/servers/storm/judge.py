@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from needlemap.servers.check.judge import FIND, rate_of
-from needlemap.servers.storm.evidence import WEAK, Evidence, Observation, Operated
+from needlemap.servers.storm.evidence import WEAK, Evidence, Observation, OperationAnswers
 from needlemap.servers.storm.tally import GOAL, POINTS, Tally, tally_of
 from needlemap.servers.storm.wording import bound_words, finding_lines
 from needlemap.servers.ways import LEAST
@@ -43,7 +43,7 @@ class StormResult:
     highest: float
     confirmed: bool
     certain: tuple[Observation, ...] = ()
-    operations: Mapping[str, Operated] = field(default_factory=dict)
+    operations: Mapping[str, OperationAnswers] = field(default_factory=dict)
 
 
 def judge_storm(
@@ -128,7 +128,7 @@ def _scope(tally: Tally) -> str:
     return "; ".join(parts)
 
 
-def _advice(untested: Mapping[str, Operated]) -> str:
+def _advice(untested: Mapping[str, OperationAnswers]) -> str:
     """Return how to get a verdict in spite of what the model cannot do."""
     if not untested:
         return ""

@@ -16,7 +16,7 @@ from needlemap.records.record import Record
 from needlemap.servers.check.margins import Margins, margins_of
 from needlemap.servers.storm.act import Act, Round
 from needlemap.servers.storm.outcome import RequestOutcome
-from needlemap.servers.storm.storm import THERE, Answered, Storm
+from needlemap.servers.storm.storm import THERE, RoundAnswers, Storm
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +37,19 @@ class ReferenceRequest:
         family: str,
         record: Record,
         outcome: RequestOutcome,
-        answered: Answered,
+        round_answers: RoundAnswers,
     ) -> ReferenceRequest | None:
         """Return the request, or None if the two cannot be compared.
 
-        record, outcome: what came of the act on the server. answered: the answers that its prompt
-        is made of.
+        record, outcome: of the act on the server. round_answers: the answers that its prompt holds.
         """
         reference = storm.reference
         if reference is None or record.logprobs is None or outcome.word != "right":
             return None
-        answers = answered.of(act.family)
+        answers = round_answers.of(act.family)
         trial = storm.texts.trial(storm_round.number, act, record.repeat, answers)
         try:
-            trial = storm.there(reference, trial)
+            trial = storm.reference_trial(reference, trial)
         except SettingsError:
             # The reference's template was too slow, or refuses the messages.
             return None

@@ -23,7 +23,7 @@ from needlemap.servers.storm.storm import (
     COLD_AGAIN,
     REPLAY,
     STORMED,
-    Answered,
+    RoundAnswers,
 )
 from needlemap.servers.storm.tally import GOAL
 from needlemap.servers.storm.weighing import Weigher
@@ -46,23 +46,27 @@ class Replayer:
         self._weigher = weigher
         self._evidence = evidence
 
-    async def examine(self, storm_round: Round, request: Observation, answered: Answered) -> None:
+    async def examine(
+        self, storm_round: Round, request: Observation, round_answers: RoundAnswers
+    ) -> None:
         """Send a doubtful prompt again, cold. If that is right, replay its sequence.
 
-        answered: the answers of the round.
+        round_answers: the answers of the round.
         """
         moves = self._evidence.moves
         limit = moves.limit if moves and request.outcome.word == MOVED else None
         suspect = self._evidence.suspects[request.key] = Suspect(request, limit)
-        (suspect.again,) = await self._send_cold(storm_round, suspect, answered, range(1))
+        (suspect.repeat_outcome,) = await self._send_cold(
+            storm_round, suspect, round_answers, range(1)
+        )
         if suspect.is_doubtful:
-            await self._replay_blocks(storm_round, suspect, answered)
+            await self._replay_blocks(storm_round, suspect, round_answers)
 
     async def examine_by_ways(
         self,
         storm_round: Round,
         request: Observation,
-        answered: Answered,
+        round_answers: RoundAnswers,
         *,
         record: Record,
         alone: Record,
@@ -79,7 +83,7 @@ class Replayer:
             storm_round,
             request.act,
             family=ALONE_AGAIN,
-            answered=answered,
+            round_answers=round_answers,
             key=request.key,
         )
         if repeat is None:
@@ -87,12 +91,12 @@ class Replayer:
         noise = equal.learn_noise(alone, repeat)
         move = equal.compare(record, repeat)
         is_moved = noise and move and noise.nats <= limit < move.nats
-        suspect.again = RequestOutcome("right" if is_moved else MOVED)
+        suspect.repeat_outcome = RequestOutcome("right" if is_moved else MOVED)
         if suspect.is_doubtful:
-            await self._replay_blocks(storm_round, suspect, answered)
+            await self._replay_blocks(storm_round, suspect, round_answers)
 
     async def _replay_blocks(
-        self, storm_round: Round, suspect: Suspect, answered: Answered
+        self, storm_round: Round, suspect: Suspect, round_answers: RoundAnswers
     ) -> None:
         """Replay a suspect's sequence, beside as many cold requests, while they differ."""
         sender = self._sender
@@ -112,7 +116,7 @@ class Replayer:
                     return
                 lost += not outcome.is_sound
             numbers = range(1 + replays, 1 + replays + count)
-            cold_outcomes = await send_cold(storm_round, suspect, answered, numbers)
+            cold_outcomes = await send_cold(storm_round, suspect, round_answers, numbers)
             if None in cold_outcomes:
                 return
             lost_cold = sum(not outcome.is_sound for outcome in cold_outcomes if outcome)
@@ -123,7 +127,7 @@ class Replayer:
                 return
 
     async def _send_cold(
-        self, storm_round: Round, suspect: Suspect, answered: Answered, numbers: range
+        self, storm_round: Round, suspect: Suspect, round_answers: RoundAnswers, numbers: range
     ) -> list[RequestOutcome | None]:
         """Send the same prompt behind first lines of its own.
 
@@ -137,7 +141,7 @@ class Replayer:
                 storm_round,
                 [act],
                 family=COLD,
-                answered=answered,
+                round_answers=round_answers,
                 key=partial(_constant, suspect.request.key * _WIDE + number),
             )
             for cold_act, record in rows:
@@ -152,14 +156,14 @@ class Replayer:
                         family=COLD,
                         record=record,
                         outcome=outcome,
-                        answered=answered,
+                        round_answers=round_answers,
                     )
                 is_measured = outcome is not None and outcome.word != "refused"
                 outcomes.append(outcome if is_measured else None)
         return outcomes or [None]
 
     async def _send_cold_pairs(
-        self, storm_round: Round, suspect: Suspect, answered: Answered, numbers: range
+        self, storm_round: Round, suspect: Suspect, round_answers: RoundAnswers, numbers: range
     ) -> list[RequestOutcome | None]:
         """Send the same prompt behind first lines of its own, each twice.
 
@@ -172,7 +176,7 @@ class Replayer:
                 sender.send_alone,
                 storm_round,
                 sender.cold(storm_round, suspect.request.act, f"{COLD}{number}"),
-                answered=answered,
+                round_answers=round_answers,
                 key=suspect.request.key * _WIDE + number,
             )
             record = await send(family=COLD)
@@ -191,7 +195,7 @@ class Replayer:
         Return the outcome of the suspect, or None if it is not known.
         """
         sender = self._sender
-        answered = Answered()
+        round_answers = RoundAnswers()
         suspect_outcome: RequestOutcome | None = None
         first_key = (suspect.request.key * _WIDE + number) * _WIDE
         for wave in sequence.waves:
@@ -201,12 +205,12 @@ class Replayer:
                 replace(act, salt=sender.salt(f"{REPLAY}{number}", sequence.number, act.family))
                 for act in wave
             ]
-            before = answered.copy()
+            earlier_answers = round_answers.copy()
             rows = await sender.send(
                 sequence,
                 acts,
                 family=REPLAY,
-                answered=answered,
+                round_answers=round_answers,
                 key=lambda act: first_key + act.number,
             )
             for act, record in rows:
@@ -219,7 +223,12 @@ class Replayer:
                 if sender.storm.by_ways:
                     key = first_key + act.number
                     suspect_outcome = await self._moved_alone(
-                        sequence, act, suspect, record=record, answered=before, key=key
+                        sequence,
+                        act,
+                        suspect,
+                        record=record,
+                        round_answers=earlier_answers,
+                        key=key,
                     )
                 else:
                     suspect_outcome = await self._outcome_again(
@@ -229,7 +238,7 @@ class Replayer:
                         family=REPLAY,
                         record=record,
                         outcome=outcome,
-                        answered=answered,
+                        round_answers=round_answers,
                     )
         return suspect_outcome
 
@@ -240,7 +249,7 @@ class Replayer:
         suspect: Suspect,
         *,
         record: Record,
-        answered: Answered,
+        round_answers: RoundAnswers,
         key: int,
     ) -> RequestOutcome | None:
         """Send a replay's prompt alone, and return whether the replay moved from that.
@@ -251,7 +260,7 @@ class Replayer:
             sequence,
             act,
             family=ALONE_BEHIND,
-            answered=answered,
+            round_answers=round_answers,
             key=key,
         )
         move = self._evidence.equal.compare(record, alone) if alone is not None else None
@@ -266,7 +275,7 @@ class Replayer:
         family: str,
         record: Record,
         outcome: RequestOutcome,
-        answered: Answered,
+        round_answers: RoundAnswers,
     ) -> RequestOutcome | None:
         """Return the outcome of a suspect sent again, with its margins if they had moved."""
         request = ReferenceRequest.of(
@@ -276,7 +285,7 @@ class Replayer:
             family=family,
             record=record,
             outcome=outcome,
-            answered=answered,
+            round_answers=round_answers,
         )
         return await self._weigher.outcome_again(suspect.limit, outcome, request)
 

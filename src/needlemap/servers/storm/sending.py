@@ -27,7 +27,7 @@ from needlemap.servers.storm.act import Path as Conversation
 from needlemap.servers.storm.evidence import Evidence, Observation
 from needlemap.servers.storm.offered import other, slotted
 from needlemap.servers.storm.outcome import Hider, RequestOutcome, judge_answer
-from needlemap.servers.storm.storm import ALONE, COLD, STORMED, THERE, UNCACHED, Answered, Storm
+from needlemap.servers.storm.storm import ALONE, COLD, STORMED, THERE, UNCACHED, RoundAnswers, Storm
 from needlemap.servers.storm.texts import LINE
 from needlemap.servers.storm.uncached import uncached
 
@@ -59,7 +59,7 @@ class Sender:
         evidence: Evidence,
         *,
         make: MakeModel,
-        elsewhere: MakeModel,
+        make_reference: MakeModel,
         on_wave: Callable[[], None],
     ) -> None:
         self.storm = storm
@@ -72,7 +72,7 @@ class Sender:
         self.sent = Counter[str]()
 
         salt = f"needlemap-{storm.seed}" if storm.is_own else ""
-        models = {"": make, THERE: elsewhere, ALONE: uncached(make, salt)}
+        models = {"": make, THERE: make_reference, ALONE: uncached(make, salt)}
         models.update(_offered_models(storm, make))
         folders = map(storm.folder.folder, storm.folder.names)
         self.campaign = Campaign(folders, models)
@@ -88,21 +88,22 @@ class Sender:
         acts: Sequence[Act],
         *,
         family: str,
-        answered: Answered,
+        round_answers: RoundAnswers,
         key: KeyOf,
     ) -> list[tuple[Act, Record | None]]:
         """Send some requests at the same time, but for those that are on disk.
 
-        key: the number of an act's record. answered: the answers before them, to which theirs are
-        added. Returns what came of each, None if it was cancelled or a limit let it not be sent.
+        Return each act with its record, or with None if it was cancelled or a limit kept it from
+        being sent. key: the number of an act's record. round_answers: the answers before them, to
+        which theirs are added.
         """
         records = dict[int, Record | None]()
         unsent = list[Act]()
         for act in acts:
             self._order += 1
-            stored = self.stored.get((family, key(act)))
-            if stored is not None and (stored.answer is not None or act.cancel is not None):
-                records[act.number] = stored
+            record = self.stored.get((family, key(act)))
+            if record is not None and (record.answer is not None or act.cancel is not None):
+                records[act.number] = record
             elif not (family == STORMED and self._was_cancelled(storm_round, act)):
                 unsent.append(act)
             hider = Hider(key(act), self._order)
@@ -110,7 +111,9 @@ class Sender:
                 self._owners.add(self.storm.texts.hidden(storm_round.number, act), hider)
         self.sent[family] += len(acts)
 
-        steps = self._steps(storm_round, unsent, family=family, answered=answered, key=key)
+        steps = self._steps(
+            storm_round, unsent, family=family, round_answers=round_answers, key=key
+        )
         if steps:
             answers, outcome = await self.campaign.ask_together(
                 steps,
@@ -129,22 +132,22 @@ class Sender:
         for act, record in rows:
             if record is not None and record.answer is not None:
                 self.has_answer = True
-                answered.by_path[act.family, act.path] = record.answer
+                round_answers.by_path[act.family, act.path] = record.answer
         return rows
 
     async def send_alone(
-        self, storm_round: Round, act: Act, *, family: str, answered: Answered, key: int
+        self, storm_round: Round, act: Act, *, family: str, round_answers: RoundAnswers, key: int
     ) -> Record | None:
-        """Send the same prompt alone, of which no cache is to hold anything.
+        """Send the same prompt alone, so that no cache holds anything of it.
 
-        Returns None if no answer came.
+        Return its record, or None if no answer came.
         """
         alone = replace(act, cancel=None, after=0.0, how="")
         ((_, record),) = await self.send(
             storm_round,
             [alone],
             family=family,
-            answered=answered.copy(),
+            round_answers=round_answers.copy(),
             key=lambda _: key,
         )
         if record is None or record.answer is None:
@@ -163,7 +166,7 @@ class Sender:
 
     @without_limit()
     def outcome_of(self, storm_round: Round, act: Act, record: Record) -> RequestOutcome:
-        """Return what came of a request of the wave that was sent last."""
+        """Return the outcome of a request of the wave that was sent last."""
         texts = self.storm.texts
         hidden = texts.hidden(storm_round.number, act)
         outcome = self._judge_answer(storm_round, act, record, hidden)
@@ -197,18 +200,18 @@ class Sender:
     def keep_certain(
         self, storm_round: Round, act: Act, record: Record, outcome: RequestOutcome
     ) -> None:
-        """Keep what is a fault by itself, though it is not part of the storm's sequence."""
+        """Keep a request that is a fault by itself, but not part of the storm's sequence."""
         if outcome.is_certain:
             observation = Observation.of(storm_round.number, act, record, outcome)
-            self.evidence.elsewhere.append(observation)
+            self.evidence.other_faults.append(observation)
 
     def stop_at_limit(self, reason: object) -> None:
-        """Send nothing more, because a limit is reached. reason: which, if that is known."""
+        """Send nothing more, because a limit is reached. reason: the limit, if it is known."""
         self.stopped = self.stopped or str(reason or "a limit is reached")
         self.is_limited = True
 
     def no_answer(self) -> NeedlemapError:
-        """Return the error of a server that answered nothing."""
+        """Return the error for a server that answered no request."""
         return no_answer(self.stopped, limited=self.is_limited)
 
     def _steps(
@@ -217,18 +220,20 @@ class Sender:
         acts: Sequence[Act],
         *,
         family: str,
-        answered: Answered,
+        round_answers: RoundAnswers,
         key: KeyOf,
     ) -> list[Step]:
-        """Build the prompts of some requests; none if nothing more is sent.
+        """Build the prompts of some requests, or none if nothing more is sent.
 
-        A limit that ends their building leaves what is on disk of the wave to be judged.
+        If a limit ends the building, the requests of the wave that are on disk are judged still.
         """
         if self.stopped:
             return []
         try:
             return [
-                self._step(storm_round, act, family=family, answered=answered, key=key(act))
+                self._step(
+                    storm_round, act, family=family, round_answers=round_answers, key=key(act)
+                )
                 for act in acts
             ]
         except LimitReached as error:
@@ -237,9 +242,9 @@ class Sender:
             return []
 
     def _step(
-        self, storm_round: Round, act: Act, *, family: str, answered: Answered, key: int
+        self, storm_round: Round, act: Act, *, family: str, round_answers: RoundAnswers, key: int
     ) -> Step:
-        trial = self.storm.texts.trial(storm_round.number, act, key, answered.of(act.family))
+        trial = self.storm.texts.trial(storm_round.number, act, key, round_answers.of(act.family))
         prompt_s, token_s = self.storm.fixed.pace if self.storm.fixed else (0.0, 0.0)
         pace_s = prompt_s + token_s * trial.prompt.tokens
         cancel_s = None
@@ -257,13 +262,16 @@ class Sender:
         )
 
     def _was_cancelled(self, storm_round: Round, act: Act) -> bool:
-        """Return True if an earlier start cancelled an act: a later wave of its round is on
-        disk."""
+        """Return True if an earlier start cancelled an act.
+
+        A cancelled request leaves no record, but a later wave of its round is on disk then.
+        """
         if act.cancel is None:
             return False
-        later = (other for other in storm_round.acts if other.wave > act.wave)
+        later_acts = (other for other in storm_round.acts if other.wave > act.wave)
         return any(
-            (STORMED, key_of(storm_round.number, other.number)) in self.stored for other in later
+            (STORMED, key_of(storm_round.number, later.number)) in self.stored
+            for later in later_acts
         )
 
     def _note(self, record: Record, outcome: BatchOutcome) -> None:
@@ -282,7 +290,7 @@ class Sender:
 
 
 def _offered_models(storm: Storm, make: MakeModel) -> dict[str, MakeModel]:
-    """Return what makes the models of requests that a server takes in ways of its own."""
+    """Return the makers of the models for slots and for the second model, by the act's `how`."""
     key_name = storm.resolved.settings.model_options.get("key_env") or KEY
     sent = Sent(str(key_name))
     slot_file = f"needlemap-storm-{storm.seed}.bin"

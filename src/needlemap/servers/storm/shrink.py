@@ -27,7 +27,7 @@ from needlemap.servers.storm.operation import SHORTEST
 from needlemap.servers.storm.outcome import CERTAIN, LOST, MOVED, RequestOutcome
 from needlemap.servers.storm.reference import ReferenceRequest
 from needlemap.servers.storm.sending import Sender
-from needlemap.servers.storm.storm import SHRINK, Answered, Storm
+from needlemap.servers.storm.storm import SHRINK, RoundAnswers, Storm
 from needlemap.servers.storm.weighing import Weigher
 from needlemap.stats.exact import binomial_tail, lowest_rate
 
@@ -198,7 +198,7 @@ class Shrinking:
         make: MakeModel = make_model,
         *,
         say: Callable[[str], object] = str,
-        elsewhere: MakeModel = make_model,
+        make_reference: MakeModel = make_model,
         restart: Callable[[], object] | None = None,
     ) -> None:
         evidence = Evidence(moves=Moves() if storm.reference else None)
@@ -207,7 +207,7 @@ class Shrinking:
             storm,
             evidence,
             make=make,
-            elsewhere=elsewhere,
+            make_reference=make_reference,
             on_wave=lambda: None,
         )
         self.weigher = Weigher(self.sender, evidence)
@@ -430,7 +430,7 @@ class Shrinking:
         self, sequence: Round, target: int, *, cold: bool = False
     ) -> RequestOutcome | None:
         """Return what came of the target in one replay, behind first lines of its own."""
-        answered = Answered()
+        round_answers = RoundAnswers()
         last: RequestOutcome | None = None
         self._key += 1
         salt = f"{SHRINK}{self._key}"
@@ -449,7 +449,7 @@ class Shrinking:
                     sequence,
                     acts,
                     family=SHRINK,
-                    answered=answered,
+                    round_answers=round_answers,
                     key=self._next_key,
                 )
             except LimitReached as error:
@@ -468,7 +468,7 @@ class Shrinking:
                         family=SHRINK,
                         record=record,
                         outcome=outcome,
-                        answered=answered,
+                        round_answers=round_answers,
                     )
                     last = await self.weigher.outcome_again(self._limit, outcome, request)
                 if _is_wrong(last):

@@ -111,11 +111,14 @@ class Storm:
         """Start a storm, or resume the one in the folder.
 
         path: the folder; None for a fresh one. seed: of a new storm; None for a drawn one. Raises
-        NeedlemapError if the folder holds another storm, SettingsError.
+        NeedlemapError if the folder holds another storm, and SettingsError for wrong settings.
         """
         before = STORM.read(path) if path and STORM.is_in(path) else None
-        drawn = randbits(SEED_BITS) if seed is None else seed
-        seed = before.seed if before else drawn
+        if before:
+            seed = before.seed
+        elif seed is None:
+            seed = randbits(SEED_BITS)
+
         _, resolved = settle_flags({**options.flags, **facts_for(options.flags)}, seed)
         beyond(resolved, [])
         _check_sizes(options, resolved)
@@ -140,7 +143,10 @@ class Storm:
 
     @property
     def cancels(self) -> bool:
-        """Return True if clients go away: at an address of one's own, or if it is allowed."""
+        """Return True if clients go away: at an address of one's own, or if the user allows it.
+
+        A model that answers one prompt after another has no clients that could.
+        """
         traits = self.resolved.traits
         if traits.serial:
             return False
@@ -164,13 +170,13 @@ class Storm:
         """Return True if equal ways of asking judge."""
         return self.fixed is not None and self.fixed.little is not None
 
-    def judge_by_ways(self, found: tuple[int, int] | None) -> None:
-        """Judge by equal ways from now on.
+    def judge_by_ways(self, rate: tuple[int, int] | None) -> None:
+        """Judge by equal ways from now on, or by answers if no rate is given.
 
-        found: how many facts the model found, of how many; None to judge by answers.
+        rate: how many facts the model found, and of how many.
         """
         assert self.fixed is not None
-        self.fixed = self.fixed.model_copy(update={"little": found})
+        self.fixed = self.fixed.model_copy(update={"little": rate})
         STORM.write(self.folder.path, self.fixed)
 
     @property
@@ -184,7 +190,7 @@ class Storm:
 
     @property
     def limits(self) -> Limits:
-        """Return what its rounds may do."""
+        """Return the limits of its rounds, by the options and what the first prompts settled."""
         options, fixed = self.options, self.fixed
         limits = Limits(
             max_length=options.max_length,
@@ -208,19 +214,19 @@ class Storm:
         )
 
     def limits_at(self, number: int) -> Limits:
-        """Return what one of its rounds may do.
+        """Return the limits of one of its rounds.
 
         An operation that the model cannot do is left out from some round on.
         """
         without = dict.fromkeys(self.options.without, 0)
         if self.fixed:
             without = self.fixed.without
-        left_out = frozenset(name for name, start in without.items() if number >= start)
-        return replace(self.limits, without=left_out)
+        names = frozenset(name for name, start in without.items() if number >= start)
+        return replace(self.limits, without=names)
 
     @property
     def texts(self) -> Texts:
-        """Return what makes its prompts."""
+        """Return the maker of its prompts."""
         if self._texts is None:
             self._texts = Texts(self.resolved, self.seed, self.options.max_length)
         self._texts.framing = self.fixed.framing if self.fixed else 0
@@ -231,7 +237,7 @@ class Storm:
         return make_round(self.seed, number, self.limits_at(number))
 
     def file(self) -> StormFile:
-        """Return storm.json as it is on disk, or will be."""
+        """Return storm.json, or what it starts with if nothing is settled yet."""
         return self.fixed or StormFile(
             seed=self.seed,
             model=self.resolved.settings.model,
@@ -248,22 +254,22 @@ class Storm:
 
     @property
     def reference(self) -> Resolved | None:
-        """Return the settings of the reference; None without one."""
+        """Return the settings of the reference, or None if there is none."""
         name = self.options.reference
         if name and self._reference is None:
             run = self.folder.folder(STORMED)
             self._reference = resolve(elsewhere(self.resolved.settings, name, run))
         return self._reference
 
-    def there(self, resolved: Resolved, trial: Trial) -> Trial:
-        """Return the same prompt as the reference is fed it. resolved: of the reference."""
-        (prompt,) = lent_prompts(resolved, [trial.prompt], ready=False)
-        return Trial.of(resolved.keys, trial.cell, trial.repeat, trial.item, prompt)
+    def reference_trial(self, reference: Resolved, trial: Trial) -> Trial:
+        """Return the same prompt as the reference is fed it, by the settings of the reference."""
+        (prompt,) = lent_prompts(reference, [trial.prompt], ready=False)
+        return Trial.of(reference.keys, trial.cell, trial.repeat, trial.item, prompt)
 
     def records(self) -> dict[tuple[str, int], Record]:
         """Return the records of all requests, by family and number.
 
-        If a request was sent more than once, it is the last one that was answered.
+        If a request has several records, the last one with an answer counts.
         """
         records = dict[tuple[str, int], Record]()
         for name in self.folder.names:
@@ -276,15 +282,15 @@ class Storm:
 
 def _check_sizes(options: StormOptions, resolved: Resolved) -> None:
     """Raise SettingsError for lengths that leave no room, or are longer than any prompt."""
-    least = SMALLEST
-    smaller = ""
+    shortest = SMALLEST
+    other_advice = ""
     if resolved.settings.max_answer_tokens >= _LONG_ANSWER:
-        least = 2 * SMALLEST
-        smaller = ", or a smaller --max-answer-tokens"
-    if options.max_length < least:
+        shortest = 2 * SMALLEST
+        other_advice = ", or a smaller --max-answer-tokens"
+    if options.max_length < shortest:
         raise SettingsError(
             f"--max-length {options.max_length:,} leaves no room for conversations: use "
-            f"{least:,} or more{smaller}."
+            f"{shortest:,} or more{other_advice}."
         )
     if options.max_length > MOST_LENGTH:
         raise SettingsError(
@@ -303,38 +309,44 @@ def _check_same(before: StormFile, options: StormOptions, resolved: Resolved, pa
             f"--load {before.load}. Type the same, or give another folder with -o."
         )
     if before.reference != options.reference:
+        stored_words = _reference_words(before.reference)
+        typed_words = _reference_words(options.reference)
         raise NeedlemapError(
-            f"'{path}' holds a storm whose margins are set beside {_beside(before.reference)}. "
-            f"What is typed sets them beside {_beside(options.reference)}, and no other is "
+            f"'{path}' holds a storm whose margins are set beside {stored_words}. "
+            f"What is typed sets them beside {typed_words}, and no other is "
             "asked. Type the same, or give another folder with -o."
         )
 
 
 def _settled_before(before: StormFile | None, without: Sequence[str]) -> StormFile | None:
-    """Return what an earlier start settled; None if it did not.
+    """Return what an earlier start settled, or None if it ended before that.
 
-    without: operations that are left out. Those that were not so far are from the next round on.
+    without: operations that are left out. Those that were sent so far are left out from the next
+    round on.
     """
     if before is None or before.pace == (0.0, 0.0):
         return None
-    new = sorted(set(without) - set(before.without))
-    left_out = {**before.without, **dict.fromkeys(new, before.rounds + 1)}
-    return before.model_copy(update={"without": left_out}) if new else before
+    new_names = sorted(set(without) - set(before.without))
+    if not new_names:
+        return before
+    first_rounds = {**before.without, **dict.fromkeys(new_names, before.rounds + 1)}
+    return before.model_copy(update={"without": first_rounds})
 
 
 def check_left_out(names: Sequence[str]) -> None:
     """Raise SettingsError for a name that is not that of an operation that can be left out."""
-    known = []
+    operations = []
     for operation in OPERATIONS:
-        known += [name for name in (operation.name, operation.follows) if name]
-    known.remove(Fresh.name)
+        operations += [name for name in (operation.name, operation.follows) if name]
+    # Each family starts with it.
+    operations.remove(Fresh.name)
     for name in names:
-        if name not in known:
-            raise SettingsError(f"--without '{name}': choose of {', '.join(known)}.")
+        if name not in operations:
+            raise SettingsError(f"--without '{name}': choose of {', '.join(operations)}.")
 
 
-def _beside(reference: str) -> str:
-    """Return what margins are compared with, in words."""
+def _reference_words(reference: str) -> str:
+    """Return what margins are compared with: the reference's name in quotes, or nothing."""
     return f"'{hidden(reference)}'" if reference else "nothing"
 
 
@@ -368,17 +380,18 @@ def first_round(seed: int, limits: Limits) -> Round:
 
 
 @dataclass
-class Answered:
+class RoundAnswers:
     """The answers of a round that was sent once.
 
-    by_path: by family and conversation.
+    Attributes:
+        by_path: The answers by family and conversation.
     """
 
     by_path: dict[tuple[int, Conversation], str] = field(default_factory=dict)
 
-    def copy(self) -> Answered:
-        """Return a copy that later answers leave as it is."""
-        return Answered(dict(self.by_path))
+    def copy(self) -> RoundAnswers:
+        """Return a copy to which later answers are not added."""
+        return RoundAnswers(dict(self.by_path))
 
     def of(self, family: int) -> Callable[[Conversation], str | None]:
         """Return a function that gives the answer to a conversation of a family."""

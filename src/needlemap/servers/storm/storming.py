@@ -36,7 +36,7 @@ from needlemap.servers.storm.storm import (
     BESIDE,
     FIRSTS,
     STORMED,
-    Answered,
+    RoundAnswers,
     Storm,
     first_round,
 )
@@ -76,11 +76,11 @@ class FirstAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RoundRequest:
-    """A request of a round, with its record and the answers that its prompt was made of."""
+    """A request of a round, with its record and the answers before it, which its prompt holds."""
 
     observation: Observation
     record: Record | None
-    before: Answered
+    earlier_answers: RoundAnswers
 
 
 class StormInRounds:
@@ -95,7 +95,7 @@ class StormInRounds:
         number: The number of the round.
 
     Args:
-        make, elsewhere: Makers of the model and of the reference.
+        make, make_reference: Makers of the model and of the reference.
         rounds: The most rounds; None for no limit.
     """
 
@@ -106,7 +106,7 @@ class StormInRounds:
         make: MakeModel = make_model,
         *,
         rounds: int | None = None,
-        elsewhere: MakeModel = make_model,
+        make_reference: MakeModel = make_model,
     ) -> None:
         self.storm = storm
         self.rounds = rounds
@@ -119,7 +119,7 @@ class StormInRounds:
             storm,
             self.evidence,
             make=make,
-            elsewhere=elsewhere,
+            make_reference=make_reference,
             on_wave=self._show_progress,
         )
         self.weigher = Weigher(self.sender, self.evidence)
@@ -151,7 +151,7 @@ class StormInRounds:
         """Return the verdict by what was observed so far."""
         options = self.storm.options
         moves = self.evidence.moves
-        if moves and wealth_of(self.evidence.moved) >= POINTS:
+        if moves and wealth_of(self.evidence.moved_suspects) >= POINTS:
             moves.find_cache()
         result = judge_storm(
             self.evidence,
@@ -231,7 +231,7 @@ class StormInRounds:
         Judging reads all requests, so it is not done after each of them.
         """
         requests = self.evidence.storm
-        new_requests = (*requests[self._judged_count :], *self.evidence.elsewhere)
+        new_requests = (*requests[self._judged_count :], *self.evidence.other_faults)
         has_certain = any(request.outcome.is_certain for request in new_requests)
         if self._last_result is None or has_certain or len(requests) >= GROWN * self._judged_count:
             self._last_result = self.result
@@ -250,7 +250,7 @@ class StormInRounds:
         """
         storm, sender = self.storm, self.sender
         opening = first_round(storm.seed, storm.limits)
-        answered = Answered()
+        round_answers = RoundAnswers()
         answers = list[FirstAnswer]()
         weighed = list[ReferenceRequest]()
         for act in opening.acts:
@@ -260,7 +260,7 @@ class StormInRounds:
                 opening,
                 [act],
                 family=FIRSTS,
-                answered=answered,
+                round_answers=round_answers,
                 key=lambda act: act.number,
             )
             if record is not None:
@@ -274,7 +274,7 @@ class StormInRounds:
                     family=FIRSTS,
                     record=record,
                     outcome=outcome,
-                    answered=answered,
+                    round_answers=round_answers,
                 )
                 if request is not None:
                     weighed.append(request)
@@ -303,8 +303,8 @@ class StormInRounds:
             needs_nats = not (right or storm.options.ways)
             if await self._learn_noise(opening, needs_nats=needs_nats):
                 # A random model may well write one letter over and over.
-                evidence.elsewhere = [
-                    request for request in evidence.elsewhere if request.outcome.foreign
+                evidence.other_faults = [
+                    request for request in evidence.other_faults if request.outcome.foreign
                 ]
                 return
             storm.judge_by_ways(None)
@@ -349,7 +349,7 @@ class StormInRounds:
 
     async def _send_first_alone(self, opening: Round, act: Act, family: str) -> Record | None:
         return await self.sender.send_alone(
-            opening, act, family=family, answered=Answered(), key=act.number
+            opening, act, family=family, round_answers=RoundAnswers(), key=act.number
         )
 
     def _settle(self, answers: Sequence[FirstAnswer]) -> None:
@@ -384,7 +384,7 @@ class StormInRounds:
         """Send one round, some of its prompts cold, and those in doubt again."""
         storm = self.storm
         storm_round = storm.round(number)
-        answered = Answered()
+        round_answers = RoundAnswers()
         requests = list[RoundRequest]()
         weighed = dict[int, ReferenceRequest]()
         random = Random(f"weighed:{storm.seed}:{number}")
@@ -392,24 +392,24 @@ class StormInRounds:
         for wave in storm_round.waves:
             if self.stopped:
                 # A family counts once it is whole; a fault by itself counts at once.
-                self.evidence.elsewhere += [
+                self.evidence.other_faults += [
                     request.observation
                     for request in requests
                     if request.observation.outcome.is_certain
                 ]
                 return
-            before = answered.copy()
+            earlier_answers = round_answers.copy()
             rows = await self.sender.send(
                 storm_round,
                 wave,
                 family=STORMED,
-                answered=answered,
+                round_answers=round_answers,
                 key=lambda act: key_of(number, act.number),
             )
-            wave_requests = self._round_requests(storm_round, rows, before)
+            wave_requests = self._round_requests(storm_round, rows, earlier_answers)
             requests += wave_requests
             weighed |= self._reference_requests(
-                storm_round, wave_requests, chosen, answered=answered
+                storm_round, wave_requests, chosen, round_answers=round_answers
             )
 
         if storm.by_ways:
@@ -418,11 +418,11 @@ class StormInRounds:
         observations = [request.observation for request in requests]
         observations = await self.weigher.with_margins(observations, weighed)
         self.evidence.storm += observations
-        await self._send_cold(storm_round, observations, answered)
-        await self._examine(storm_round, observations, answered)
+        await self._send_cold(storm_round, observations, round_answers)
+        await self._examine(storm_round, observations, round_answers)
 
     async def _examine(
-        self, storm_round: Round, observations: Iterable[Observation], answered: Answered
+        self, storm_round: Round, observations: Iterable[Observation], round_answers: RoundAnswers
     ) -> None:
         """Send again the requests that are in doubt."""
         for observation in observations:
@@ -431,8 +431,8 @@ class StormInRounds:
             if self.stopped:
                 return
             # Once the bet on moved margins is won, more of them say nothing new.
-            if observation.outcome.is_lost or wealth_of(self.evidence.moved) < GOAL:
-                await self.replayer.examine(storm_round, observation, answered)
+            if observation.outcome.is_lost or wealth_of(self.evidence.moved_suspects) < GOAL:
+                await self.replayer.examine(storm_round, observation, round_answers)
 
     def _reference_requests(
         self,
@@ -440,7 +440,7 @@ class StormInRounds:
         requests: Iterable[RoundRequest],
         chosen: Collection[int],
         *,
-        answered: Answered,
+        round_answers: RoundAnswers,
     ) -> dict[int, ReferenceRequest]:
         """Return how the reference is sent the chosen requests, by the act's number."""
         weighed = dict[int, ReferenceRequest]()
@@ -455,7 +455,7 @@ class StormInRounds:
                 family=STORMED,
                 record=request.record,
                 outcome=request.observation.outcome,
-                answered=answered,
+                round_answers=round_answers,
             )
             if compared is not None:
                 weighed[act.number] = compared
@@ -482,14 +482,14 @@ class StormInRounds:
                 storm_round,
                 act,
                 family=ALONE,
-                answered=request.before,
+                round_answers=request.earlier_answers,
                 key=observation.key,
             )
             move = None
             if record is not None:
                 alone[act.number] = record
                 move = equal.compare(request.record, record)
-            observations.append(observation.compared(move, equal.limit))
+            observations.append(observation.with_move(move, equal.limit))
 
         self.evidence.storm += observations
         for request, observation in zip(requests, observations, strict=True):
@@ -499,7 +499,7 @@ class StormInRounds:
             await self.replayer.examine_by_ways(
                 storm_round,
                 observation,
-                request.before,
+                request.earlier_answers,
                 record=request.record,
                 alone=alone[observation.act.number],
             )
@@ -508,11 +508,11 @@ class StormInRounds:
         self,
         storm_round: Round,
         rows: Iterable[tuple[Act, Record | None]],
-        before: Answered,
+        earlier_answers: RoundAnswers,
     ) -> list[RoundRequest]:
         """Return the requests of a wave with their outcomes, in the order of sending.
 
-        before: the answers before the wave.
+        earlier_answers: those before the wave.
         """
         requests = []
         for act, record in rows:
@@ -521,14 +521,14 @@ class StormInRounds:
                 if act.cancel is not None:
                     outcome = RequestOutcome("cancelled")
                     observation = Observation(key, storm_round.number, act=act, outcome=outcome)
-                    requests.append(RoundRequest(observation, None, before))
+                    requests.append(RoundRequest(observation, None, earlier_answers))
                 continue
             outcome = self.sender.outcome_of(storm_round, act, record)
             if act.how == "other" and not outcome.foreign:
                 # What the second model finds is not known.
                 outcome = RequestOutcome(UNCOMPARED)
             observation = Observation.of(storm_round.number, act, record, outcome)
-            requests.append(RoundRequest(observation, record, before))
+            requests.append(RoundRequest(observation, record, earlier_answers))
             if act.how != "other":
                 self.evidence.counts.check(
                     key,
@@ -539,7 +539,7 @@ class StormInRounds:
         return requests
 
     async def _send_cold(
-        self, storm_round: Round, observations: Sequence[Observation], answered: Answered
+        self, storm_round: Round, observations: Sequence[Observation], round_answers: RoundAnswers
     ) -> None:
         """Send some prompts of the round, which the seed chose, cold.
 
@@ -565,7 +565,7 @@ class StormInRounds:
                 storm_round,
                 acts,
                 family=BESIDE,
-                answered=answered,
+                round_answers=round_answers,
                 key=lambda act: key_of(storm_round.number, act.number),
             )
             for act, record in rows:

@@ -23,7 +23,13 @@ from dataclasses import dataclass
 from math import inf, log
 
 from needlemap.servers.check.probe import HELD
-from needlemap.servers.storm.evidence import Change, Evidence, Observation, Operated, Suspect
+from needlemap.servers.storm.evidence import (
+    Change,
+    Evidence,
+    Observation,
+    OperationAnswers,
+    Suspect,
+)
 from needlemap.servers.storm.outcome import UNCOMPARED
 from needlemap.stats.bets import highest_rate, log_blocks, log_mixture, log_pairs
 
@@ -97,8 +103,8 @@ class Tally:
     hit: int
     faulty: float
     highest: float
-    operations: Mapping[str, Operated]
-    untested: Mapping[str, Operated]
+    operations: Mapping[str, OperationAnswers]
+    untested: Mapping[str, OperationAnswers]
     tested: tuple[str, ...]
 
     @property
@@ -116,14 +122,16 @@ def tally_of(evidence: Evidence, *, gauge: bool, left_out: Iterable[str] = ()) -
     requests = tuple(request for request in evidence.storm if request.outcome.word != "cancelled")
     compared = tuple(request for request in requests if request.outcome.word != UNCOMPARED)
     certain = tuple(
-        request for request in (*compared, *evidence.elsewhere) if request.outcome.is_certain
+        request for request in (*compared, *evidence.other_faults) if request.outcome.is_certain
     )
-    missed = sum(suspect.is_doubtful for suspect in evidence.lost)
-    missed_alone = {suspect.request.key for suspect in evidence.lost if suspect.is_alone_too}
+    missed = sum(suspect.is_doubtful for suspect in evidence.lost_suspects)
+    missed_alone = {
+        suspect.request.key for suspect in evidence.lost_suspects if suspect.is_alone_too
+    }
     change = evidence.change()
     bets = Bets(
-        replays=wealth_of(evidence.lost),
-        moved=wealth_of(evidence.moved),
+        replays=wealth_of(evidence.lost_suspects),
+        moved=wealth_of(evidence.moved_suspects),
         pairs=log_pairs(*evidence.discordant),
         gauge=log_mixture(missed, len(compared), OF_GAUGE) if gauge and compared else 0.0,
         change=change.wealth if change else -inf,
@@ -135,7 +143,7 @@ def tally_of(evidence: Evidence, *, gauge: bool, left_out: Iterable[str] = ()) -
         # Then what was lost cold too is no fault of the model's.
         faulty_keys |= {
             suspect.request.key
-            for suspect in evidence.lost
+            for suspect in evidence.lost_suspects
             if change.is_in_worse_part(suspect.request.round)
         }
     if bets.spoilt >= POINTS:

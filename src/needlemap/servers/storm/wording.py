@@ -14,9 +14,9 @@ from needlemap.text import counted
 
 
 def finding_lines(evidence: Evidence, tally: Tally, *, is_by_ways: bool) -> Iterator[str]:
-    """Yield all that there is to know beside the verdict, the gravest first.
+    """Yield the findings in addition to the verdict, the gravest first.
 
-    is_by_ways: whether equal ways of asking judge, because the model finds too little.
+    is_by_ways: True if equal ways of asking judge, because the model finds too little.
     """
     if is_by_ways:
         yield from _ways_lines(evidence, tally)
@@ -36,7 +36,7 @@ def finding_lines(evidence: Evidence, tally: Tally, *, is_by_ways: bool) -> Iter
 
 
 def _ways_lines(evidence: Evidence, tally: Tally) -> Iterator[str]:
-    """Yield what the same prompts alone say of log-probabilities in the storm."""
+    """Yield how far log-probabilities moved from those of the same prompts alone."""
     equal = evidence.equal
     noise = max((move.nats for move in equal.noise), default=0.0)
     moved = [request for request in tally.compared if request.outcome.word == MOVED]
@@ -57,11 +57,11 @@ def _ways_lines(evidence: Evidence, tally: Tally) -> Iterator[str]:
         )
     if equal.unreported:
         yield "hits not reported: whether prompts alone were cold is not known"
-    yield from _replay_lines(evidence.moved, "moved", tally.bets.moved)
+    yield from _replay_lines(evidence.moved_suspects, "moved", tally.bets.moved)
 
 
 def _certain_lines(tally: Tally) -> Iterator[str]:
-    """Yield the faults by themselves, the first of each kind with what its answer held."""
+    """Yield a line for each kind of sure fault, with what the answer of the first one held."""
     for word in CERTAIN:
         requests = [request for request in tally.certain if request.outcome.word == word]
         if not requests:
@@ -83,14 +83,15 @@ def _certain_lines(tally: Tally) -> Iterator[str]:
 
 
 def _state_lines(evidence: Evidence, tally: Tally) -> Iterator[str]:
-    """Yield what replays and pairs say of answers that were lost, endless or empty."""
-    if evidence.lost:
-        alone_too = sum(not suspect.is_doubtful for suspect in evidence.lost)
+    """Yield what replays and pairs show of answers that were lost, endless or empty."""
+    if evidence.lost_suspects:
+        count = len(evidence.lost_suspects)
+        alone_too = sum(not suspect.is_doubtful for suspect in evidence.lost_suspects)
         yield (
-            f"lost, endless or empty: {len(evidence.lost)}; {alone_too} of them also when asked "
+            f"lost, endless or empty: {count}; {alone_too} of them also when asked "
             "alone behind a first line of their own, which no cache holds"
         )
-    yield from _replay_lines(evidence.lost, "lost", tally.bets.replays)
+    yield from _replay_lines(evidence.lost_suspects, "lost", tally.bets.replays)
     lost, gained = evidence.discordant
     if lost + gained:
         yield (
@@ -101,11 +102,13 @@ def _state_lines(evidence: Evidence, tally: Tally) -> Iterator[str]:
 
 
 def _replay_lines(suspects: Iterable[Suspect], word: str, wealth: float) -> Iterator[str]:
-    """Yield what replays say of suspects of one kind."""
+    """Yield how often replays showed the fault of suspects again, if any were replayed."""
     replayed = [suspect for suspect in suspects if suspect.is_doubtful and suspect.blocks]
     if not replayed:
         return
-    lost, lost_cold, count = (sum(suspect.replays[at] for suspect in replayed) for at in range(3))
+    lost = sum(suspect.replays[0] for suspect in replayed)
+    lost_cold = sum(suspect.replays[1] for suspect in replayed)
+    count = sum(suspect.replays[2] for suspect in replayed)
     yield (
         f"replayed: {counted(len(replayed), 'sequence')}, {word} in {lost} of {count} replays and "
         f"in {lost_cold} of {count} cold askings: {_strength(wealth)}"
@@ -113,7 +116,7 @@ def _replay_lines(suspects: Iterable[Suspect], word: str, wealth: float) -> Iter
 
 
 def _change_lines(tally: Tally) -> Iterator[str]:
-    """Yield what prompts that share nothing say of the server from some time on, or up to it."""
+    """Yield the change in how often prompts that share nothing are lost, if a bet points to it."""
     change = tally.change
     if change is None or change.wealth < POINTS:
         return
@@ -127,7 +130,7 @@ def _change_lines(tally: Tally) -> Iterator[str]:
 
 
 def _gauge_lines(tally: Tally) -> Iterator[str]:
-    """Yield what the gauge's answers say: it misses under 1 in 10,000 by itself."""
+    """Yield how many prompts the gauge lost in the storm that it answers right alone."""
     if tally.missed and tally.bets.gauge:
         yield (
             f"the gauge answers all prompts right; here {tally.missed} of "
@@ -137,7 +140,7 @@ def _gauge_lines(tally: Tally) -> Iterator[str]:
 
 
 def _spoilt_lines(tally: Tally) -> Iterator[str]:
-    """Yield what the gauge's answers say if many are lost when sent alone too."""
+    """Yield how many prompts the gauge lost alone too, if a bet points to a spoilt server."""
     if tally.bets.spoilt >= POINTS:
         yield (
             f"the gauge answers all prompts right; here {tally.missed_alone} of "
@@ -147,7 +150,7 @@ def _spoilt_lines(tally: Tally) -> Iterator[str]:
 
 
 def _margins_lines(evidence: Evidence, tally: Tally) -> Iterator[str]:
-    """Yield what margins say, compared with the reference's."""
+    """Yield how far margins moved from the reference's, if there is one."""
     moves = evidence.moves
     if moves is None:
         return
@@ -178,11 +181,11 @@ def _margins_lines(evidence: Evidence, tally: Tally) -> Iterator[str]:
     if moves.cache == "cut off":
         line += ", as by a cache whose mantissas are cut off"
     yield line
-    yield from _replay_lines(evidence.moved, "moved", tally.bets.moved)
+    yield from _replay_lines(evidence.moved_suspects, "moved", tally.bets.moved)
 
 
 def _power_lines(evidence: Evidence, tally: Tally, *, is_by_ways: bool) -> Iterator[str]:
-    """Yield which rate of which kind of fault the storm could have shown."""
+    """Yield the rates of faults that the storm would have shown."""
     if not evidence.storm:
         return
     rate = 1 - 0.05 ** (1 / max(1, tally.families))
@@ -211,7 +214,7 @@ def _power_lines(evidence: Evidence, tally: Tally, *, is_by_ways: bool) -> Itera
 
 
 def _strength(wealth: float) -> str:
-    """Return how strongly a bet speaks, in words."""
+    """Return how far a bet is won, in words."""
     if wealth >= GOAL:
         return "faults of state"
     if wealth >= POINTS:
@@ -220,7 +223,7 @@ def _strength(wealth: float) -> str:
 
 
 def bound_words(faulty: str, n: int, high: float) -> str:
-    """Return the bound as it is printed, rounded up.
+    """Return the bound of a rate in words, rounded up.
 
     >>> from needlemap.stats.bets import highest_rate
     >>> bound_words("0", 2_310, highest_rate(0, 2_310))
@@ -230,7 +233,7 @@ def bound_words(faulty: str, n: int, high: float) -> str:
 
 
 def rounded_up(share: float) -> str:
-    """Return a share in percent with two digits, never less than it is.
+    """Return a share in percent, rounded up to two digits.
 
     >>> rounded_up(0.00204), rounded_up(0.0125), rounded_up(1.0), rounded_up(0.12345)
     ('0.21', '1.3', '100', '13')

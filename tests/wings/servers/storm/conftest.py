@@ -34,14 +34,16 @@ def stormed(
     rounds: int | None = None,
     seed: int = 1,
     wanted: float = 0.005,
-    elsewhere: MakeModel = make_model,
+    make_reference: MakeModel = make_model,
     **options: Any,
 ) -> tuple[StormInRounds, StormResult]:
     """A storm of a seed against a model of this process."""
     own = {"max_length": 2_000, "load": 4, "kv_tokens": 6_000, **options}
     flags = {**FLAGS, **own.pop("flags", {})}
     storm = Storm.of(StormOptions(flags, wanted=wanted, **own), folder, seed)
-    asking = StormInRounds(storm, make=lambda _: model, rounds=rounds, elsewhere=elsewhere)
+    asking = StormInRounds(
+        storm, make=lambda _: model, rounds=rounds, make_reference=make_reference
+    )
     return asking, asyncio.run(asking.run())
 
 

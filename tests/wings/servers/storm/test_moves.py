@@ -28,7 +28,7 @@ from needlemap.servers.storm.shrink import Shrinking
 from needlemap.servers.storm.storm import Storm
 
 WEIGHED = {"gauge": True, "reference": REFERENCE, "flags": {"logprobs": True}}
-ASKED = {**WEIGHED, "elsewhere": lambda _: Sure()}
+ASKED = {**WEIGHED, "make_reference": lambda _: Sure()}
 SMALL = {"tokenizer": str(DATA), "max_answer_tokens": 24, "logprobs": True}
 ITSELF = {**WEIGHED, "max_length": 1_000, "kv_tokens": None, "flags": SMALL}
 
@@ -71,7 +71,7 @@ def test_moved_margins_are_shrunk_to_a_text_for_an_issue(storming):
     asking, _ = storming(Sure(half_a_nat), rounds=12, **ASKED)
     folder = asking.storm.folder.path
     storm = Storm.of(asking.storm.options, folder)
-    shrinking = Shrinking(storm, lambda _: Sure(half_a_nat), elsewhere=lambda _: Sure())
+    shrinking = Shrinking(storm, lambda _: Sure(half_a_nat), make_reference=lambda _: Sure())
     asyncio.run(shrinking.run())
     shrunk = shrinking.shrunk
     assert shrunk is not None
@@ -98,7 +98,7 @@ def test_margins_that_move_behind_a_hit_alone_are_a_fault_of_state(storming):
 def test_a_storm_of_moved_margins_goes_on_where_it_ended(storming):
     _, first = storming(Sure(half_a_nat), rounds=12, **ASKED)
     again, there = Sure(half_a_nat), Sure()
-    _, found = storming(again, rounds=12, **{**ASKED, "elsewhere": lambda _: there})
+    _, found = storming(again, rounds=12, **{**ASKED, "make_reference": lambda _: there})
     assert (found.verdict.word, found.said) == ("FAIL", first.said)
     assert again.asked == there.asked == 0
 

@@ -15,7 +15,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models import Answer, Decoding
 from needlemap.prompts import Prompt
 from needlemap.servers.gauge.checkpoint import REFERENCE
-from needlemap.servers.storm.evidence import Evidence, Observation, Operated, Suspect
+from needlemap.servers.storm.evidence import Evidence, Observation, OperationAnswers, Suspect
 from needlemap.servers.storm.file import STORM, StormFile
 from needlemap.servers.storm.judge import judge_storm
 from needlemap.servers.storm.operation import Limits
@@ -232,7 +232,7 @@ def test_a_lost_answer_that_was_not_asked_again_counts_as_faulty():
     assert unknown.faulty == 1
     seens = seens_of(rows)
     lost = seens.storm[0]
-    seens.suspects[lost.key] = Suspect(lost, again=RequestOutcome("lost"))
+    seens.suspects[lost.key] = Suspect(lost, repeat_outcome=RequestOutcome("lost"))
     assert judge_storm(seens, 0.005).faulty == 0
 
 
@@ -273,7 +273,9 @@ def around(before: list[str], since: list[str], cold: str = "right") -> Evidence
     rows = [Observation(at, 1, made, RequestOutcome(word)) for at, word in enumerate(before)]
     late = [Observation(2_000 + at, 2, made, RequestOutcome(word)) for at, word in enumerate(since)]
     again = RequestOutcome(cold)
-    lost = {each.key: Suspect(each, again=again) for each in late if each.outcome.is_doubtful}
+    lost = {
+        each.key: Suspect(each, repeat_outcome=again) for each in late if each.outcome.is_doubtful
+    }
     return Evidence(storm=[*rows, left, *late], suspects=lost)
 
 
@@ -349,7 +351,7 @@ def operated(turns_right: int, alone: str = "lost", turns_sent: int = 30) -> Evi
         Observation(9_000 + at, at, turn, RequestOutcome(word)) for at, word in enumerate(words)
     ]
     again = RequestOutcome(alone)
-    lost = {each.key: Suspect(each, again=again) for each in turns if each.outcome.is_lost}
+    lost = {each.key: Suspect(each, repeat_outcome=again) for each in turns if each.outcome.is_lost}
     return Evidence(storm=[*rows, *turns], suspects=lost)
 
 
@@ -391,7 +393,7 @@ def test_what_the_user_leaves_out_or_the_gauge_misses_is_no_untested_operation()
 
 def test_turns_that_are_right_alone_could_show_a_fault():
     found = judge_storm(operated(turns_right=0, alone="right"), 0.005)
-    assert found.operations["turn"] == Operated(sent=30, able=30)
+    assert found.operations["turn"] == OperationAnswers(sent=30, able=30)
 
 
 class CannotGoOn(Reader):
@@ -423,7 +425,7 @@ def at_rounds(lost_from: int, lost_until: int = 100, rounds: int = 100) -> Evide
         for number in range(20)
     ]
     lost = {
-        each.key: Suspect(each, again=RequestOutcome("lost"))
+        each.key: Suspect(each, repeat_outcome=RequestOutcome("lost"))
         for each in rows
         if each.outcome.is_lost
     }
@@ -464,7 +466,7 @@ def test_a_model_that_is_as_wrong_throughout_is_not_blamed_for_the_time(seed):
         for each in seens.storm
     ]
     again = RequestOutcome("lost")
-    lost = {each.key: Suspect(each, again=again) for each in rows if each.outcome.is_lost}
+    lost = {each.key: Suspect(each, repeat_outcome=again) for each in rows if each.outcome.is_lost}
     assert judge_storm(Evidence(storm=rows, suspects=lost), 0.005).verdict.word == "PASS"
 
 
