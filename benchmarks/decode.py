@@ -36,7 +36,7 @@ from needlemap.models import demo
 from needlemap.servers.gauge.cache import four_bits
 from needlemap.servers.gauge.checkpoint import load_weights
 from needlemap.servers.gauge.copies import Copy, in_words, number_of
-from needlemap.servers.gauge.shapes import QWEN3, YarnEngine, engine_of, shaped
+from needlemap.servers.gauge.shapes import QWEN3, YarnEngine, engine_of, gauge_in_shape
 from table import rounded, show
 
 SEED = 45_000_000
@@ -79,7 +79,7 @@ class Decoder:
     token that is next, from 0 on. before: tokens of the prompt."""
 
     def __init__(self) -> None:
-        shape = shaped(QWEN3)
+        shape = gauge_in_shape(QWEN3)
         weights = load_weights(shape.config, shape.tensors)
         self.engine = Faulty(weights, shape.config["rope_parameters"])
         self.written = Ids()

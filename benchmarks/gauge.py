@@ -55,7 +55,7 @@ from needlemap.servers.gauge.checkpoint import (
     load_weights,
     write_checkpoint,
 )
-from needlemap.servers.gauge.shapes import QWEN3, SHAPES, USUAL, engine_of, shaped
+from needlemap.servers.gauge.shapes import QWEN3, SHAPES, USUAL, engine_of, gauge_in_shape
 from needlemap.settings.reading import DEFAULT_ITEMS
 from table import rounded, show
 
@@ -141,7 +141,7 @@ def prose(seed: int, tokens: int) -> Ids:
 
 def write_shape(name: str, folder: Path) -> None:
     """Write a shape's checkpoint and llama.cpp's file of it."""
-    checkpoint = shaped(name)
+    checkpoint = gauge_in_shape(name)
     write_checkpoint(folder, checkpoint.files())
     if "NEEDLEMAP_GGUF_CONVERTER" in os.environ:
         sys.path.append(os.environ["NEEDLEMAP_GGUF_CONVERTER"])
@@ -389,7 +389,7 @@ def main() -> None:
     if len(shapes) > 1:
         result["shapes"] = sum(not worst for worst in missed.values())
         result["shapes_missed"] = [shape for shape, worst in missed.items() if worst]
-    longest = max(map(shaped, shapes), key=lambda shape: int(shape.config["holds_tokens"]))
+    longest = max(map(gauge_in_shape, shapes), key=lambda shape: int(shape.config["holds_tokens"]))
     result |= {
         "params": sum(bits.size for bits in longest.tensors.values()),
         "holds_tokens": longest.config["holds_tokens"],

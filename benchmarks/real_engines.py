@@ -44,7 +44,12 @@ from needlemap.servers.check.gauge import MOVES
 from needlemap.servers.check.haystack import Options
 from needlemap.servers.check.margins import margins_of, nats_apart
 from needlemap.servers.check.schedule import Schedule
-from needlemap.servers.gauge.checkpoint import holds_tokens, read_tensors, widened, write_checkpoint
+from needlemap.servers.gauge.checkpoint import (
+    floats_of,
+    holds_tokens,
+    read_tensors,
+    write_checkpoint,
+)
 from needlemap.stats.verdicts import FAIL, OPEN
 
 Tensors = dict[str, NDArray[np.uint16]]
@@ -138,13 +143,13 @@ def honest_cases() -> Iterator[Case]:
 def with_values_grown() -> Tensors:
     """The gauge whose second layer's values are 1.05 times as large."""
     name, tensors = "model.layers.1.self_attn.v_proj.weight", read_tensors()
-    return {**tensors, name: rounded_bits(np.float32(1.05) * widened(tensors[name]))}
+    return {**tensors, name: rounded_bits(np.float32(1.05) * floats_of(tensors[name]))}
 
 
 def with_a_tensor_in_fp8() -> Tensors:
     """The gauge, one of whose tensors was put into 8-bit floats as it is, without a scale."""
     name, tensors = "model.layers.1.mlp.down_proj.weight", read_tensors()
-    weights = widened(tensors[name])
+    weights = floats_of(tensors[name])
     step = np.exp2(np.maximum(np.floor(np.log2(np.abs(weights) + 1e-30)), -6) - 3)
     return {**tensors, name: rounded_bits(np.round(weights / step) * step)}
 

@@ -40,7 +40,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 
 from needlemap.haystacks.generated import Generated
 from needlemap.prompts.templates import load_template
-from needlemap.servers.gauge.shapes import nearest
+from needlemap.servers.gauge.shapes import nearest_bits
 from needlemap.settings.reading import DEFAULT_ITEMS
 
 Array = NDArray[np.float64]
@@ -669,7 +669,7 @@ def config_of(shape: Shape) -> dict[str, Any]:
 def write_bits(file: Path, shape: Shape, tensors: dict[str, Array]) -> None:
     """Tensors before any rotation, as bits of bfloat16, and config.json beside them: mostly zeros,
     which take no room. needlemap.servers.gauge.shapes rotates them."""
-    bits = {name: nearest(values.astype(np.float32)) for name, values in tensors.items()}
+    bits = {name: nearest_bits(values.astype(np.float32)) for name, values in tensors.items()}
     np.savez_compressed(file, **bits)  # type: ignore[arg-type]
     described = json.dumps(config_of(shape), indent=2) + "\n"
     file.with_suffix(".json").write_text(described, encoding="utf-8")

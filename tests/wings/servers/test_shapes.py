@@ -17,7 +17,7 @@ from needlemap.models import demo
 from needlemap.servers.check import known_by_answer
 from needlemap.servers.check.gauge import MOVES
 from needlemap.servers.gauge import checkpoint as gauge
-from needlemap.servers.gauge.shapes import QWEN3, SHAPES, Checkpoint, engine_of, shaped
+from needlemap.servers.gauge.shapes import QWEN3, SHAPES, Checkpoint, engine_of, gauge_in_shape
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
 from gauge import draw_prompts, encode, margins
@@ -43,7 +43,7 @@ def answered(
     """Logits of the answer's tokens by transformers, of a shape with something changed in it."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    checkpoint = shaped(name)
+    checkpoint = gauge_in_shape(name)
     change(checkpoint)
     for file, data in checkpoint.files().items():
         (folder / file).write_bytes(data)
@@ -141,14 +141,14 @@ def test_equal_experts_do_not_care_which_is_chosen(tmp_path, prompt):
 
 def test_padded_shapes_divide_over_four():
     for name in set(NAMES) - {"llama", QWEN3}:
-        config = shaped(name).config
+        config = gauge_in_shape(name).config
         assert config["num_key_value_heads"] == 4
         assert config["hidden_size"] == config["num_attention_heads"] * config["head_dim"]
 
 
 def test_qwen3_writes_the_same_bits_on_every_machine():
     """Its sums have no rounding, so that no library decides them."""
-    bits = b"".join(bits.tobytes() for _, bits in sorted(shaped(QWEN3).tensors.items()))
+    bits = b"".join(bits.tobytes() for _, bits in sorted(gauge_in_shape(QWEN3).tensors.items()))
     assert hashlib.sha256(bits).hexdigest()[:16] == "0f27929d5c63c032"
 
 
@@ -186,7 +186,7 @@ def test_only_qwen3_takes_an_exclamation_for_a_question(sign):
 
 
 def test_the_usual_shape_is_the_checkpoint_to_the_byte():
-    assert shaped("llama").files() == gauge.read_files()
+    assert gauge_in_shape("llama").files() == gauge.read_files()
 
 
 def test_the_command_writes_a_shape(tmp_path, capsys):
@@ -209,4 +209,4 @@ def test_the_flags_help_and_the_page_name_every_shape(capsys):
 
 def test_an_unknown_shape_names_the_known_ones():
     with pytest.raises(SettingsError, match=r"Did you mean 'qwen.'\? Known: experts, llama"):
-        shaped("qwen4")
+        gauge_in_shape("qwen4")

@@ -272,7 +272,7 @@ def test_sizes_are_only_given_to_those_who_know_them():
 
 def test_the_command_says_what_was_measured(tmp_path, capsys, monkeypatch):
     pytest.importorskip("torch", reason=WHY)
-    monkeypatch.setattr(twins, "scaled", lambda *_: (2_048, 0.5))
+    monkeypatch.setattr(twins, "choose_scale", lambda *_: (2_048, 0.5))
     monkeypatch.setattr(twins, "reference_of", lambda *_: ([], 2e-5))
     gauge.function(tmp_path / "twin", gguf=False, like="smollm3")
     said = " ".join(" ".join(capsys.readouterr()).split())

@@ -16,28 +16,32 @@ from needlemap.models.demo import Array, NumpyEngine
 from needlemap.servers.gauge.checkpoint import load_weights
 
 Round = Callable[[Array], Array]
-WIDE = 32  # numbers that share a scale in llama.cpp
-FP8_LEAST, FP8_BITS, FP8_MOST = -6, 3, 448.0  # exponent, bits behind the point, largest number
+# Numbers that share a scale in llama.cpp.
+BLOCK = 32
+# Smallest exponent, bits behind the point, and largest number of the float E4M3.
+FP8_LEAST, FP8_BITS, FP8_MOST = -6, 3, 448.0
 
 
 def four_bits(values: Array) -> Array:
-    """Round in blocks to 4 bits: in each block the number that lies farthest from 0 is the last
-    of 8 steps (q4_0 in llama.cpp's ggml-quants.c)."""
-    blocks = values.reshape(*values.shape[:-1], -1, WIDE)
-    far = np.abs(blocks).argmax(-1)[..., None]
-    scale = np.take_along_axis(blocks, far, -1) / -8
+    """Round in blocks to 4 bits (q4_0 in llama.cpp's ggml-quants.c).
+
+    In each block the number that lies farthest from 0 is the last of 8 steps.
+    """
+    blocks = values.reshape(*values.shape[:-1], -1, BLOCK)
+    farthest = np.abs(blocks).argmax(-1)[..., None]
+    scale = np.take_along_axis(blocks, farthest, -1) / -8
     levels = np.minimum(15, np.floor(blocks * inverse(scale) + 8.5)) - 8
-    made: Array = (levels * short(scale)).astype(np.float32)
-    return made.reshape(values.shape)
+    rounded: Array = (levels * half_precision(scale)).astype(np.float32)
+    return rounded.reshape(values.shape)
 
 
 def eight_bits(values: Array) -> Array:
     """Round in blocks to 8 bits (q8_0 in llama.cpp's ggml-quants.c)."""
-    blocks = values.reshape(*values.shape[:-1], -1, WIDE)
+    blocks = values.reshape(*values.shape[:-1], -1, BLOCK)
     scale = np.abs(blocks).max(-1, keepdims=True) / 127
     levels = np.round(blocks * inverse(scale))
-    made: Array = (levels * short(scale)).astype(np.float32)
-    return made.reshape(values.shape)
+    rounded: Array = (levels * half_precision(scale)).astype(np.float32)
+    return rounded.reshape(values.shape)
 
 
 def inverse(scale: NDArray[Any]) -> NDArray[Any]:
@@ -45,36 +49,39 @@ def inverse(scale: NDArray[Any]) -> NDArray[Any]:
     return np.where(scale == 0, 0, 1 / np.where(scale == 0, 1, scale))
 
 
-def short(values: NDArray[Any]) -> Array:
-    """Scales, which are kept in 16 bits."""
+def half_precision(values: NDArray[Any]) -> Array:
+    """Return values rounded to 16 bits, in which llama.cpp keeps scales."""
     return values.astype(np.float16).astype(np.float32)
 
 
-def turned(rounded: Round) -> Round:
-    """Round in the basis of a Hadamard matrix, as llama.cpp does since 2026."""
+def rotated_rounding(rounding: Round) -> Round:
+    """Return a rounding in the basis of a Hadamard matrix, as llama.cpp has it since 2026."""
 
-    def rounded_behind_turn(values: Array) -> Array:
-        turn = hadamard(values.shape[-1])
-        return rounded(values @ turn) @ turn.T
+    def round_in_basis(values: Array) -> Array:
+        basis = hadamard(values.shape[-1])
+        return rounding(values @ basis) @ basis.T
 
-    return rounded_behind_turn
+    return round_in_basis
 
 
 def hadamard(size: int) -> Array:
-    """Sylvester's matrix of a power of 2, orthogonal: (size, size)."""
-    made = np.ones((1, 1), np.float32)
+    """Return Sylvester's orthogonal matrix, (size, size). size: a power of 2."""
+    signs = np.ones((1, 1), np.float32)
     for _ in range(size.bit_length() - 1):
-        made = np.block([[made, made], [made, -made]])
-    turn: Array = made / np.sqrt(np.float32(size))
-    return turn
+        signs = np.block([[signs, signs], [signs, -signs]])
+    matrix: Array = signs / np.sqrt(np.float32(size))
+    return matrix
 
 
 def fp8(values: Array) -> Array:
-    """Round to the nearest 8-bit float with 4 bits of exponent, without a scale
-    (Micikevicius et al. 2022, arXiv:2209.05433)."""
+    """Round to the nearest 8-bit float with 4 bits of exponent, without a scale.
+
+    Micikevicius et al. (2022), arXiv:2209.05433.
+    """
     step = fp8_step(values)
-    near: Array = np.clip(np.round(values / step) * step, -FP8_MOST, FP8_MOST).astype(np.float32)
-    return near
+    floats = np.round(values / step) * step
+    rounded: Array = np.clip(floats, -FP8_MOST, FP8_MOST).astype(np.float32)
+    return rounded
 
 
 def fp8_cut_off(values: Array) -> Array:
@@ -83,39 +90,44 @@ def fp8_cut_off(values: Array) -> Array:
     vLLM 0.32.0 filled its cache like this on a CPU.
     """
     step = fp8_step(values)
-    cut: Array = np.clip(np.trunc(values / step) * step, -FP8_MOST, FP8_MOST).astype(np.float32)
-    return cut
+    floats = np.trunc(values / step) * step
+    cut_off: Array = np.clip(floats, -FP8_MOST, FP8_MOST).astype(np.float32)
+    return cut_off
 
 
 def fp8_step(values: Array) -> Array:
-    """Distances of neighbouring 8-bit floats around each value."""
+    """Return the distance of neighbouring 8-bit floats around each value."""
     exponent = np.floor(np.log2(np.maximum(np.abs(values), 2.0**FP8_LEAST)))
     step: Array = np.exp2(exponent - FP8_BITS)
     return step
 
 
 # A cache coarser than the weights, as an engine may be told to keep it.
-COARSER: tuple[Round, ...] = (turned(four_bits), turned(eight_bits), fp8)
+COARSER: tuple[Round, ...] = (rotated_rounding(four_bits), rotated_rounding(eight_bits), fp8)
 
 
 class CoarseEngine(NumpyEngine):
     """The gauge whose keys and values are rounded."""
 
-    def __init__(self, rounded: Round) -> None:
+    def __init__(self, rounding: Round) -> None:
         super().__init__(load_weights())
-        self._round = rounded
+        self._round = rounding
 
     def _kept(self, keys: Array, values: Array) -> tuple[Array, Array]:
-        return apart(self._round(beside(keys))), self._round(values)
+        # Blocks are cut from keys in llama.cpp's order.
+        rounded_keys = self._round(to_llama_cpp_order(keys))
+        return to_transformers_order(rounded_keys), self._round(values)
 
 
-def beside(keys: Array) -> Array:
-    """Keys in llama.cpp's order, in which numbers that turn together stand beside each
-    other."""
+def to_llama_cpp_order(keys: Array) -> Array:
+    """Return keys in llama.cpp's order: numbers that turn together are neighbours.
+
+    In transformers' order they lie half a head apart.
+    """
     half = keys.shape[-1] // 2
     return np.stack([keys[..., :half], keys[..., half:]], -1).reshape(keys.shape)
 
 
-def apart(keys: Array) -> Array:
-    """The same back in the order of transformers."""
+def to_transformers_order(keys: Array) -> Array:
+    """Return keys in llama.cpp's order in that of transformers again."""
     return np.concatenate([keys[..., 0::2], keys[..., 1::2]], -1)

@@ -1,13 +1,14 @@
-"""The gauge: a small Llama that finds every needle, so that a lost needle is the engine's
-fault.
+"""Read and copy the gauge, a small Llama that finds every needle.
+
+A lost needle is the engine's fault.
 
 `data` is its checkpoint, as engines load it. tools/train_gauge.py made it and says what each
 head does. It answers a question that ends in "KEY?" with the digits that stand behind "KEY is" in
 the document, and a full stop; in chat, or behind "Answer:". It knows no other task, and its text is
 no prose.
 
-Here: the checkpoint copied, its weights read without torch, and the NumPy engine that computes what
-every engine should.
+This module copies the checkpoint, reads its weights without torch, and makes the NumPy engine that
+computes what every engine should.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from needlemap.errors import SettingsError
 from needlemap.models.demo import Array, Layer, NumpyEngine, Weights
 
 DATA = Path(str(files("needlemap.servers.gauge") / "data"))
-REFERENCE = "gauge/numpy"  # what serves it in this process
+# The model that serves it in this process.
+REFERENCE = "gauge/numpy"
 CONFIG, TENSORS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 TEMPLATE = "chat_template.jinja"
 FILES = (CONFIG, "generation_config.json", TENSORS, TOKENIZER, "tokenizer_config.json", TEMPLATE)
@@ -56,31 +58,34 @@ def write_checkpoint(folder: Path, checkpoint: Mapping[str, bytes] | None = None
 
 
 def read_config() -> dict[str, Any]:
-    """What config.json says."""
-    told: dict[str, Any] = json.loads((DATA / CONFIG).read_text("utf-8"))
-    return told
+    """Return the gauge's config.json."""
+    config: dict[str, Any] = json.loads((DATA / CONFIG).read_text("utf-8"))
+    return config
 
 
 def holds_tokens() -> int:
-    """The longest prompt at which the gauge was measured to find every needle, in tokens."""
+    """Return the tokens of the longest prompt in which the gauge was measured to miss no needle."""
     return int(read_config()["holds_tokens"])
 
 
 def read_tensors() -> dict[str, NDArray[np.uint16]]:
-    """The stored bits of each tensor, bfloat16: the first half of a float32's."""
+    """Return the stored bits of each tensor, by name.
+
+    They are bfloat16, the first half of the bits of a float32.
+    """
     data = (DATA / TENSORS).read_bytes()
     size = int.from_bytes(data[:8], "little")
-    told = json.loads(data[8 : 8 + size])
-    told.pop("__metadata__", None)
+    header = json.loads(data[8 : 8 + size])
+    header.pop("__metadata__", None)
     bits = np.frombuffer(data, "<u2", offset=8 + size)
     return {
         name: bits[row["data_offsets"][0] // 2 : row["data_offsets"][1] // 2].reshape(row["shape"])
-        for name, row in told.items()
+        for name, row in header.items()
     }
 
 
-def widened(bits: NDArray[np.uint16]) -> Array:
-    """The numbers that bits of bfloat16 stand for."""
+def floats_of(bits: NDArray[np.uint16]) -> Array:
+    """Return the numbers that bits of bfloat16 stand for, in 32 bits."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
@@ -92,32 +97,34 @@ def load_weights(
 
     config, tensors: another dense shape's; tensors by name, as bits of bfloat16.
     """
-    told, stored = config or read_config(), tensors or read_tensors()
-    heads, shared = told["num_attention_heads"], told["num_key_value_heads"]
+    config = config or read_config()
+    bits = tensors or read_tensors()
+    heads = config["num_attention_heads"]
+    shared = config["num_key_value_heads"]
 
     def tensor(name: str) -> Array:
-        return widened(stored[f"{name}.weight"])
+        return floats_of(bits[f"{name}.weight"])
 
-    def joined(*names: str) -> Array:
+    def join(*names: str) -> Array:
         return np.concatenate([tensor(name) for name in names])
 
     def head_norms(attention: str) -> Array | None:
-        if f"{attention}q_norm.weight" not in stored:
+        if f"{attention}q_norm.weight" not in bits:
             return None
         queries, keys = tensor(f"{attention}q_norm"), tensor(f"{attention}k_norm")
         return np.array([queries] * heads + [keys] * shared)[:, None]
 
     layers = []
-    for number in range(told["num_hidden_layers"]):
+    for number in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{number}."
         attention, inner = f"{prefix}self_attn.", f"{prefix}mlp."
         layers.append(
             Layer(
                 norm_1=tensor(f"{prefix}input_layernorm"),
-                attend=joined(*(f"{attention}{part}_proj" for part in "qkv")),
+                attend=join(*(f"{attention}{part}_proj" for part in "qkv")),
                 mix=tensor(f"{attention}o_proj"),
                 norm_2=tensor(f"{prefix}post_attention_layernorm"),
-                widen=joined(f"{inner}gate_proj", f"{inner}up_proj"),
+                widen=join(f"{inner}gate_proj", f"{inner}up_proj"),
                 narrow=tensor(f"{inner}down_proj"),
                 norm_heads=head_norms(attention),
             )
@@ -129,12 +136,12 @@ def load_weights(
         layers=tuple(layers),
         heads=heads,
         shared=shared,
-        theta=told["rope_parameters"]["rope_theta"],
-        eps=told["rms_norm_eps"],
+        theta=config["rope_parameters"]["rope_theta"],
+        eps=config["rms_norm_eps"],
         short_angles=True,
     )
 
 
 def load_engine() -> NumpyEngine:
-    """The gauge in NumPy, with an empty cache."""
+    """Return the gauge in NumPy, with an empty cache."""
     return NumpyEngine(load_weights())

@@ -1,4 +1,4 @@
-"""The gauge as llama.cpp loads it: one GGUF file in 16-bit floats, written from NumPy arrays.
+"""Write the gauge as llama.cpp loads it: one GGUF file in 16-bit floats, from NumPy arrays.
 
 Needs PyPI's `gguf`, and neither torch nor a converter. All weights are exact in 16 bits' range of
 float32 only, so that vectors stay 32 bits, as llama.cpp's converter keeps them too.
@@ -27,13 +27,14 @@ from needlemap.servers.gauge.checkpoint import (
     DATA,
     TEMPLATE,
     TOKENIZER,
+    floats_of,
     read_config,
     read_tensors,
-    widened,
 )
 
 NAME = "gauge.gguf"
-RULES = "smollm"  # llama.cpp's name for: digits one by one, then GPT-2's rules
+# llama.cpp's name for rules that split digits one by one, then as GPT-2 does.
+RULES = "smollm"
 TWIN = "twin.gguf"
 CONVERTER, CONVERTER_FOLDER = "convert_hf_to_gguf.py", "NEEDLEMAP_GGUF_CONVERTER"
 # The converter knows vocabularies by hashes of their ids, and refuses others. A twin's has no
@@ -55,7 +56,8 @@ gguf.GGUFWriter.write_header_to_file = header_with_a_merge
 sys.argv = ["convert", model, "--outfile", out, "--outtype", "f32"]
 runpy.run_path(root + "/convert_hf_to_gguf.py", run_name="__main__")
 """
-TYPE_F16 = 1  # llama.cpp's number of a file whose matrices are 16-bit floats
+# llama.cpp's number of a file whose matrices are 16-bit floats.
+TYPE_F16 = 1
 TENSORS = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
@@ -103,7 +105,7 @@ def write_gguf(
     _write_shape(writer, config)
     _write_yarn(writer, config["rope_parameters"], gguf.RopeScalingType)
     _write_tokenizer(writer, config, gguf.TokenType)
-    for name, weights in stacked(tensors or read_tensors()).items():
+    for name, weights in stack_experts(tensors or read_tensors()).items():
         writer.add_tensor(*llama_cpp_tensor(name, weights, config, family))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -111,15 +113,15 @@ def write_gguf(
     writer.close()
 
 
-def stacked(tensors: Mapping[str, NDArray[np.uint16]]) -> dict[str, Array]:
-    """Return weights in 32 bits, those of all experts in one tensor."""
-    weights = {name: widened(bits) for name, bits in tensors.items() if not EXPERT.search(name)}
+def stack_experts(tensors: Mapping[str, NDArray[np.uint16]]) -> dict[str, Array]:
+    """Return weights in 32 bits, with those of all experts in one tensor."""
+    weights = {name: floats_of(bits) for name, bits in tensors.items() if not EXPERT.search(name)}
     experts = defaultdict[str, dict[int, Array]](dict)
     for name, bits in tensors.items():
-        if number := EXPERT.search(name):
-            experts[EXPERT.sub("experts.", name)][int(number[1])] = widened(bits)
-    for name, rows in experts.items():
-        weights[name] = np.stack([rows[number] for number in sorted(rows)])
+        if match := EXPERT.search(name):
+            experts[EXPERT.sub("experts.", name)][int(match[1])] = floats_of(bits)
+    for name, by_number in experts.items():
+        weights[name] = np.stack([by_number[number] for number in sorted(by_number)])
     return weights
 
 
@@ -128,74 +130,79 @@ def llama_cpp_tensor(
 ) -> tuple[str, NDArray[Any]]:
     """Return llama.cpp's name of a tensor, and the tensor as it wants it."""
     stem, _, part = name.rpartition(".")
-    prefix, kind = renamed(stem)
+    prefix, kind = llama_cpp_name(stem)
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     if family == "llama" and kind in heads:
-        weights = interleaved(weights, heads[kind])
+        weights = interleave_pairs(weights, heads[kind])
     # A router stays in 32 bits, as llama.cpp's converter has it.
     is_matrix = weights.ndim > 1 and kind != "ffn_gate_inp"
     return f"{prefix}{kind}.{part}", weights.astype(np.float16) if is_matrix else weights
 
 
 def write_twin_gguf(folder: Path) -> Path:
-    """Write a twin's GGUF file, in 32-bit floats, beside it, by llama.cpp's own converter; its
-    path. Raises SettingsError without the converter, or if it takes no such architecture."""
-    script = converter()
+    """Write a twin's GGUF file, in 32-bit floats, with llama.cpp's own converter.
+
+    Return the file's path, which is in the twin's folder. Raises SettingsError if the converter is
+    missing or does not know the architecture.
+    """
+    script = find_converter()
     out = folder / TWIN
     line = (sys.executable, "-c", RUN_CONVERTER, str(script.parent), str(folder), str(out), RULES)
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    if done.returncode or not out.is_file():
-        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise SettingsError(f"llama.cpp's converter did not write '{out}': {said[:300]}")
+    process = subprocess.run(line, capture_output=True, text=True, check=False)
+    if process.returncode or not out.is_file():
+        reason = (process.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise SettingsError(f"llama.cpp's converter did not write '{out}': {reason[:300]}")
     return out
 
 
-def converter() -> Path:
-    """Where llama.cpp's converter is. Raises SettingsError."""
-    named = Path(os.environ.get(CONVERTER_FOLDER, ""), CONVERTER)
-    found = str(named) if named.is_file() else shutil.which(CONVERTER)
-    if found is None:
+def find_converter() -> Path:
+    """Return the path of llama.cpp's converter. Raises SettingsError if it is not found."""
+    path = Path(os.environ.get(CONVERTER_FOLDER, ""), CONVERTER)
+    script = str(path) if path.is_file() else shutil.which(CONVERTER)
+    if script is None:
         raise SettingsError(
             f"--gguf of a twin needs llama.cpp's {CONVERTER}. Name the folder that holds it: "
             f"export {CONVERTER_FOLDER}=~/llama.cpp"
         )
-    return Path(found).resolve()
+    return Path(script).resolve()
 
 
-def renamed(name: str) -> tuple[str, str]:
-    """llama.cpp's name of a tensor: its block ('blk.0.', or '') and its kind."""
+def llama_cpp_name(name: str) -> tuple[str, str]:
+    """Return llama.cpp's name of a tensor: its block ('blk.0.', or '') and its kind."""
     if not name.startswith("model.layers."):
         return "", TENSORS[name]
     _, _, block, rest = name.split(".", 3)
     return f"blk.{block}.", TENSORS[rest]
 
 
-def interleaved(weights: Array, heads: int) -> Array:
-    """Rows in llama.cpp's order: pairs that turn together stand beside each other, where
-    transformers has them half a head apart."""
+def interleave_pairs(weights: Array, heads: int) -> Array:
+    """Return rows in llama.cpp's order: pairs that turn together are neighbours.
+
+    In transformers' order they lie half a head apart.
+    """
     rows, columns = weights.shape
     pairs = weights.reshape(heads, 2, rows // heads // 2, columns)
     return pairs.swapaxes(1, 2).reshape(rows, columns).copy()
 
 
-def _write_shape(writer: Any, told: Mapping[str, Any]) -> None:
+def _write_shape(writer: Any, config: Mapping[str, Any]) -> None:
     writer.add_name("needlemap gauge")
-    writer.add_context_length(told["max_position_embeddings"])
-    writer.add_embedding_length(told["hidden_size"])
-    writer.add_block_count(told["num_hidden_layers"])
-    writer.add_feed_forward_length(told["intermediate_size"])
-    writer.add_head_count(told["num_attention_heads"])
-    writer.add_head_count_kv(told["num_key_value_heads"])
-    writer.add_key_length(told["head_dim"])
-    writer.add_value_length(told["head_dim"])
-    writer.add_rope_dimension_count(told["head_dim"])
-    writer.add_rope_freq_base(told["rope_parameters"]["rope_theta"])
-    writer.add_layer_norm_rms_eps(told["rms_norm_eps"])
-    writer.add_vocab_size(told["vocab_size"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_rope_dimension_count(config["head_dim"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_vocab_size(config["vocab_size"])
     writer.add_file_type(TYPE_F16)
-    if experts := told.get("num_local_experts"):
+    if experts := config.get("num_local_experts"):
         writer.add_expert_count(experts)
-        writer.add_expert_used_count(told["num_experts_per_tok"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
 
 
 def _write_yarn(writer: Any, rope: Mapping[str, Any], kinds: Any) -> None:
@@ -205,18 +212,20 @@ def _write_yarn(writer: Any, rope: Mapping[str, Any], kinds: Any) -> None:
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
 
 
-def _write_tokenizer(writer: Any, told: Mapping[str, Any], kinds: Any) -> None:
-    described = json.loads((DATA / TOKENIZER).read_text("utf-8"))
-    special = {each["id"]: each["content"] for each in described["added_tokens"]}
-    texts = {number: text for text, number in described["model"]["vocab"].items()} | special
-    numbers = range(told["vocab_size"])
-    merges = described["model"]["merges"]
+def _write_tokenizer(writer: Any, config: Mapping[str, Any], kinds: Any) -> None:
+    tokenizer = json.loads((DATA / TOKENIZER).read_text("utf-8"))
+    special = {token["id"]: token["content"] for token in tokenizer["added_tokens"]}
+    texts = {number: text for text, number in tokenizer["model"]["vocab"].items()} | special
+    numbers = range(config["vocab_size"])
+    merges = tokenizer["model"]["merges"]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(RULES)
     writer.add_token_list([texts[number] for number in numbers])
     writer.add_token_types([kinds.CONTROL if n in special else kinds.NORMAL for n in numbers])
-    writer.add_token_merges([each if isinstance(each, str) else " ".join(each) for each in merges])
+    writer.add_token_merges(
+        [merge if isinstance(merge, str) else " ".join(merge) for merge in merges]
+    )
     writer.add_add_bos_token(False)
-    writer.add_eos_token_id(told["eos_token_id"])
-    writer.add_pad_token_id(told["pad_token_id"])
+    writer.add_eos_token_id(config["eos_token_id"])
+    writer.add_pad_token_id(config["pad_token_id"])
     writer.add_chat_template((DATA / TEMPLATE).read_text("utf-8"))

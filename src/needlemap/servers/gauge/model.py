@@ -1,8 +1,8 @@
-"""The gauge as a back end: `gauge/numpy` (of the shape qwen3 `gauge/qwen3`), asked in this process
-by the package's own NumPy engine.
+"""Run the gauge in this process, with the package's own NumPy engine, as the back end `gauge`.
 
-A server of the gauge is checked beside it: right answers, and log-probabilities, of the very
-prompts, without torch. Chat messages get the checkpoint's template; one plain text is fed as it is.
+`gauge/numpy` is the gauge, `gauge/qwen3` the one of the shape qwen3. A server of the gauge is
+compared with it: right answers, and log-probabilities, of the same prompts, without torch. Chat
+messages get the checkpoint's template; one plain text is fed as it is.
 """
 
 from __future__ import annotations
@@ -42,49 +42,55 @@ class GaugeModel(WalkingModel):
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """Messages or one text, in tokens of its own vocabulary, fed as ids."""
+        """Return its traits: it takes messages or one text, in ids of its own vocabulary."""
         check_name(name)
         positions = positions_of(name)
-        known = chat().traits(teacher=True, serial=True, positions=positions, request=STOP_FIELDS)
-        return replace(known, render=rendered)
+        traits = chat().traits(teacher=True, serial=True, positions=positions, request=STOP_FIELDS)
+        return replace(traits, render=frame_texts)
 
     def prompt_ids(self, prompt: Prompt) -> Ids:
-        """A prompt's ids, with the chat template's where it has messages."""
+        """Return a prompt's ids, with those of the chat template if it has messages."""
         return chat(base=not prompt.chat).ids(prompt)
 
     def answer_ids(self, prompt: Prompt, answer: str) -> Ids:
-        """An answer as the gauge gives it: no blank before it."""
+        """Return the ids of an answer as the gauge gives it, without a blank before it."""
         return np.asarray(chat().plain.index(answer.encode()).ids, np.int32)
 
     def refuse(self, ids: Ids, answer_tokens: int, decoding: Decoding) -> None:
-        """Raises Unmeasured for request fields that it does not heed, and too long a
-        prompt."""
-        if unknown := sorted(set(decoding.request) - set(STOP_FIELDS)):
-            said = f"gauge/{self.name} takes no request field but stop, got {', '.join(unknown)}."
-            raise Unmeasured(Failure.REJECTED, said)
+        """Raise Unmeasured for request fields that it does not heed, and for too long a prompt."""
+        unknown_fields = sorted(set(decoding.request) - set(STOP_FIELDS))
+        if unknown_fields:
+            raise Unmeasured(
+                Failure.REJECTED,
+                f"gauge/{self.name} takes no request field but stop, got "
+                f"{', '.join(unknown_fields)}.",
+            )
         room = positions_of(self.name)
         if len(ids) + answer_tokens > room:
-            said = f"{len(ids):,} prompt and {answer_tokens:,} answer tokens are more than the "
-            raise Unmeasured(Failure.TOO_LONG, f"{said}{room:,} positions of gauge/{self.name}.")
+            raise Unmeasured(
+                Failure.TOO_LONG,
+                f"{len(ids):,} prompt and {answer_tokens:,} answer tokens are more than the "
+                f"{room:,} positions of gauge/{self.name}.",
+            )
 
 
 def check_name(name: str) -> None:
-    """Raises SettingsError for another name than an engine's."""
+    """Raise SettingsError unless the name is that of an engine."""
     if name not in NAMES:
         raise SettingsError(f"Unknown gauge '{name}'. Type: gauge/{NAME}")
 
 
 def positions_of(name: str) -> int:
-    """The most tokens that it takes, the answer's included."""
+    """Return the most tokens that a gauge takes, those of the answer included."""
     return int(config_of(name)["max_position_embeddings"])
 
 
 @cache
 def chat(*, base: bool = False) -> Chat:
-    """The checkpoint's tokenizer, with its chat template; without it for plain texts."""
+    """Return the checkpoint's tokenizer with its chat template, or without it for plain texts."""
     return Chat.of(ModelFiles(str(DATA)), base=base)
 
 
-def rendered(rows: Sequence[Row]) -> tuple[TokenText, TokenText]:
-    """The tokens before and behind a haystack."""
+def frame_texts(rows: Sequence[Row]) -> tuple[TokenText, TokenText]:
+    """Return the texts before and behind a haystack, in tokens."""
     return chat(base=rows[0][0] == TEXT).render(rows)

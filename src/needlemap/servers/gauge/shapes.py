@@ -22,29 +22,39 @@ from needlemap.servers.gauge.checkpoint import (
     CONFIG,
     DATA,
     TENSORS,
+    floats_of,
     load_engine,
     load_weights,
     read_config,
     read_files,
     read_tensors,
-    widened,
 )
 
 Bits = NDArray[np.uint16]
 Tensors = dict[str, Bits]
 
 QWEN3 = "qwen3"
-WRITERS = ("o_proj.weight", "down_proj.weight")  # write into the residual stream
-USUAL = "llama"  # its head size is not its width divided by its heads
-WIDTH, HEADS, KV_HEADS = 512, 8, 4  # of padded shapes: width = heads x head size
-TIMES = 4  # as wide as the gauge
-WINDOW = 64  # tokens that the first layer of `windows` sees
+# Tensors that write into the residual stream.
+WRITERS = ("o_proj.weight", "down_proj.weight")
+# Its head size is not its width divided by its heads.
+USUAL = "llama"
+# Of padded shapes, whose width is heads x head size.
+WIDTH, HEADS, KV_HEADS = 512, 8, 4
+# How many times as wide as the gauge they are.
+TIMES = 4
+# Tokens that the first layer of `windows` sees.
+WINDOW = 64
 EXPERTS, CHOSEN = 4, 2
-COPIES = 12  # neurons of the second layer that copy: ten digits, a full stop, neither
-FULL_STOP = 10  # the number of that neuron
-SURE = 32.0  # nats by which a router prefers the right expert: the other one's share is 1e-14
-SHUT, OPEN = -40.0, 8.0  # gates of a neuron that spoils what the wrong expert says
-SPOILT = 4.0  # times a full stop that is copied then
+# Neurons of the second layer that copy: ten digits, a full stop, neither.
+COPIES = 12
+# The number of the neuron that copies a full stop.
+FULL_STOP = 10
+# Nats by which a router prefers the right expert: the share of the other one is 1e-14.
+SURE = 32.0
+# Gates of a neuron that spoils the answer of the wrong expert.
+SHUT, OPEN = -40.0, 8.0
+# Times a full stop that is copied then.
+SPOILT = 4.0
 
 LLAMA_ONLY = ("attention_bias", "mlp_bias")
 VOCABULARY = "tokenizer_config.json"
@@ -67,23 +77,26 @@ class Checkpoint:
             yield f"model.layers.{number}."
 
     def rename(self, architecture: str, model_type: str, **fields: Any) -> None:
-        """Make it another architecture's."""
+        """Give the checkpoint the name and the fields of another architecture."""
         for name in LLAMA_ONLY:
             self.config.pop(name, None)
         self.config.update(architectures=[architecture], model_type=model_type, **fields)
 
     def files(self) -> dict[str, bytes]:
-        """Return its files by name: the gauge's own, with these weights."""
+        """Return the files of the checkpoint by name: the gauge's, with these weights."""
         if self.config == read_config():
             return read_files()
         described = json.dumps(self.config, indent=2) + "\n"
-        files = read_files() | {CONFIG: described.encode(), TENSORS: serialized(self.tensors)}
+        files = read_files() | {
+            CONFIG: described.encode(),
+            TENSORS: safetensors_bytes(self.tensors),
+        }
         words = json.loads(files[VOCABULARY])
         words["model_max_length"] = self.config["max_position_embeddings"]
         return files | {VOCABULARY: (json.dumps(words, indent=2) + "\n").encode()}
 
 
-def shaped(name: str) -> Checkpoint:
+def gauge_in_shape(name: str) -> Checkpoint:
     """Return the gauge in a shape. Raises SettingsError for an unknown name."""
     if name not in SHAPES:
         raise SettingsError(f"Unknown shape '{name}'. {did_you_mean(name, SHAPES)}")
@@ -96,7 +109,7 @@ def shaped(name: str) -> Checkpoint:
     return checkpoint
 
 
-def serialized(tensors: Mapping[str, Bits]) -> bytes:
+def safetensors_bytes(tensors: Mapping[str, Bits]) -> bytes:
     """Return tensors as a file of safetensors."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     position, blocks = 0, []
@@ -114,7 +127,7 @@ def serialized(tensors: Mapping[str, Bits]) -> bytes:
     return len(described).to_bytes(8, "little") + described + b"".join(blocks)
 
 
-def narrowed(values: Array) -> Bits:
+def exact_bits(values: Array) -> Bits:
     """Return numbers as bits of bfloat16. Raises ValueError if one is not exact."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     if (bits & 0xFFFF).any():
@@ -122,16 +135,16 @@ def narrowed(values: Array) -> Bits:
     return (bits >> 16).astype(np.uint16)
 
 
-def nearest(values: Array) -> Bits:
+def nearest_bits(values: Array) -> Bits:
     """Return numbers as bits of the nearest bfloat16, an even one of two."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 def qwen3() -> Checkpoint:
-    """Return the gauge with weights of its own: heads of 128, norms of queries and keys, YaRN,
-    scores that fall by less than 60 nats.
+    """Return the gauge with weights of its own.
 
+    It has heads of 128, norms of queries and keys, YaRN, and scores that fall by less than 60 nats.
     The file has what each head does in rows of its own, mostly zeros. A rotation of the residual
     stream, which changes no answer, makes each weight a sum of many, so that rounding any tensor
     coarsely is felt. Its sums are exact, so that every machine writes the same bits.
@@ -140,12 +153,12 @@ def qwen3() -> Checkpoint:
     rotation, tensors = rotation_of(config["hidden_size"]), {}
     with np.load(DATA / "qwen3.npz", allow_pickle=False) as file:
         for name in file.files:
-            weights = widened(file[name]).astype(np.float64)
+            weights = floats_of(file[name]).astype(np.float64)
             if name.endswith(WRITERS):
                 weights = rotation.T @ weights
             elif weights.ndim == 2:
                 weights = weights @ rotation
-            tensors[name] = nearest(weights.astype(np.float32))
+            tensors[name] = nearest_bits(weights.astype(np.float32))
     return Checkpoint(config, tensors)
 
 
@@ -174,8 +187,7 @@ class YarnEngine(NumpyEngine):
 
 
 def config_of(name: str) -> dict[str, Any]:
-    """Return config.json of the reference of that name: `qwen3`'s, or the one of all other
-    shapes."""
+    """Return config.json of a reference: of `qwen3`, or of all other shapes."""
     if name != QWEN3:
         return read_config()
     config: dict[str, Any] = json.loads((DATA / "qwen3.json").read_text("utf-8"))
@@ -183,8 +195,7 @@ def config_of(name: str) -> dict[str, Any]:
 
 
 def engine_of(name: str) -> NumpyEngine:
-    """Return the reference of that name in NumPy, with an empty cache: `qwen3`'s, or the one of
-    all other shapes."""
+    """Return a reference in NumPy with an empty cache: of `qwen3`, or of all other shapes."""
     if name != QWEN3:
         return load_engine()
     shape = qwen3()
@@ -193,8 +204,10 @@ def engine_of(name: str) -> NumpyEngine:
 
 
 def rotation_of(width: int) -> NDArray[np.float64]:
-    """Return an orthogonal matrix whose entries are whole numbers divided by the width, a power of
-    2: signs are drawn between two Hadamard matrices."""
+    """Return an orthogonal matrix whose entries are whole numbers divided by the width.
+
+    Signs are drawn between two Hadamard matrices. width: a power of 2.
+    """
     turn = hadamard(width).astype(np.float64) * np.sqrt(width)
     signs = np.random.default_rng(4).integers(0, 2, width) * 2 - 1
     rotation: NDArray[np.float64] = np.rint(turn) * signs @ np.rint(turn) / width
@@ -222,10 +235,10 @@ def pad(checkpoint: Checkpoint) -> None:
         part = name.split(".")[-2]
         if part.endswith("norm"):
             weights = np.zeros(WIDTH, np.float32)
-            weights[: len(bits)] = widened(bits) / np.sqrt(TIMES)
-            tensors[name] = narrowed(weights)
+            weights[: len(bits)] = floats_of(bits) / np.sqrt(TIMES)
+            tensors[name] = exact_bits(weights)
         else:
-            tensors[name] = filled(bits, sizes.get(part, (len(bits), WIDTH)))
+            tensors[name] = zero_padded(bits, sizes.get(part, (len(bits), WIDTH)))
     config |= {
         "hidden_size": WIDTH,
         "intermediate_size": WIDTH,
@@ -235,15 +248,15 @@ def pad(checkpoint: Checkpoint) -> None:
     }
 
 
-def filled(bits: Bits, shape: tuple[int, ...]) -> Bits:
-    """Return a tensor with zeros behind it in each direction."""
+def zero_padded(bits: Bits, shape: tuple[int, ...]) -> Bits:
+    """Return a tensor of a larger shape, with zeros behind its values in each direction."""
     larger = np.zeros(shape, np.uint16)
     larger[tuple(slice(0, size) for size in bits.shape)] = bits
     return larger
 
 
-def unchanged(_checkpoint: Checkpoint) -> None:
-    """Leave it a Llama."""
+def keep_llama(_checkpoint: Checkpoint) -> None:
+    """Leave the checkpoint a Llama."""
 
 
 def mistral(checkpoint: Checkpoint) -> None:
@@ -306,15 +319,16 @@ def unequal_experts(checkpoint: Checkpoint) -> None:
     """
     tensors, prefix = checkpoint.tensors, "model.layers.1."
     gate, up, down = (
-        widened(tensors[f"{prefix}mlp.{part}_proj.weight"]) for part in (GATE, UP, DOWN)
+        floats_of(tensors[f"{prefix}mlp.{part}_proj.weight"]) for part in (GATE, UP, DOWN)
     )
     mixtral(checkpoint)
     router = np.zeros((EXPERTS, WIDTH), np.float32)
-    spare = COPIES  # the first neuron that copies nothing
-    for expert, own in enumerate(np.split(np.arange(COPIES), EXPERTS)):
-        others = np.setdiff1d(np.arange(COPIES), own)
-        router[expert] = SURE * up[own].sum(axis=0)
-        spoils = SHUT * up[own].sum(axis=0) + OPEN * up[others].sum(axis=0)
+    # The first neuron that copies nothing.
+    spare = COPIES
+    for expert, own_neurons in enumerate(np.split(np.arange(COPIES), EXPERTS)):
+        others = np.setdiff1d(np.arange(COPIES), own_neurons)
+        router[expert] = SURE * up[own_neurons].sum(axis=0)
+        spoils = SHUT * up[own_neurons].sum(axis=0) + OPEN * up[others].sum(axis=0)
         changes = {
             GATE: with_row(gate, spare, spoils),
             # The gates that copy are always open: such a row is eight for any token.
@@ -323,12 +337,12 @@ def unequal_experts(checkpoint: Checkpoint) -> None:
         }
         for part, values in changes.items():
             name = f"{prefix}block_sparse_moe.experts.{expert}.{MIXTRAL[part]}.weight"
-            tensors[name] = nearest(values)
-    tensors[f"{prefix}block_sparse_moe.gate.weight"] = nearest(router)
+            tensors[name] = nearest_bits(values)
+    tensors[f"{prefix}block_sparse_moe.gate.weight"] = nearest_bits(router)
 
 
 def with_row(values: Array, number: int, row: Array) -> Array:
-    """Return a copy in which one row is another. Raises ValueError if that was not zeros."""
+    """Return a copy with another row. Raises ValueError if the row was not zeros before."""
     if values[number].any():
         raise ValueError(f"Neuron {number} is in use.")
     changed = values.copy()
@@ -353,7 +367,8 @@ def mixtral(checkpoint: Checkpoint) -> None:
     )
     tensors = checkpoint.tensors
     random = np.random.default_rng(1)
-    width = WIDTH // TIMES  # beyond it all is zero
+    # Beyond the width of the gauge all is zero.
+    width = WIDTH // TIMES
     for prefix in checkpoint.layers:
         for part, name in MIXTRAL.items():
             bits = tensors.pop(f"{prefix}mlp.{part}_proj.weight")
@@ -361,18 +376,18 @@ def mixtral(checkpoint: Checkpoint) -> None:
                 tensors[f"{prefix}block_sparse_moe.experts.{expert}.{name}.weight"] = bits.copy()
         router = np.zeros((EXPERTS, WIDTH), np.float32)
         router[:, :width] = random.normal(size=(EXPERTS, width))
-        tensors[f"{prefix}block_sparse_moe.gate.weight"] = nearest(router)
+        tensors[f"{prefix}block_sparse_moe.gate.weight"] = nearest_bits(router)
 
 
 # What an engine has for each shape alone: docs/gauge.md. All but two are padded.
 SHAPES: Mapping[str, Callable[[Checkpoint], None]] = {
-    USUAL: unchanged,
-    "padded": unchanged,
+    USUAL: keep_llama,
+    "padded": keep_llama,
     "mistral": mistral,
     "qwen2": qwen2,
     "phi3": phi3,
     "windows": windows,
     "experts": mixtral,
     "unequal-experts": unequal_experts,
-    QWEN3: unchanged,
+    QWEN3: keep_llama,
 }

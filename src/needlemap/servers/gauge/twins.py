@@ -40,32 +40,49 @@ if TYPE_CHECKING:
 Drawn = NDArray[np.float64]
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 PRINTABLE = ("\n", *map(chr, range(ord(" "), ord("~") + 1)))
-RESERVED = tuple(f"<reserved_{number}>" for number in range(4))  # 104 tokens: eight kernels' rows
+# They make 104 tokens: eight kernels' rows.
+RESERVED = tuple(f"<reserved_{number}>" for number in range(4))
 TOKENS = (*SPECIAL, *PRINTABLE, *RESERVED)
 TEMPLATE = (
     "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"
 )
-GAINS = (2.0, 3.0, 1.5, 1.0)  # tried in this order, until one looks at all of its context
-LENGTHS = (512, 1_024, 2_048, 4_096)  # tokens at which that is measured
+# Scales of weights, tried in this order until one makes the model heed all of its context.
+GAINS = (2.0, 3.0, 1.5, 1.0)
+# Tokens at which that is measured.
+LENGTHS = (512, 1_024, 2_048, 4_096)
 TENTHS = 10
-LEAST_NATS = 0.05  # that a changed tenth must move some log-probability by
-LOGIT_NATS = 2.0  # spread of the logits
-SHARED = 0.75  # of an expert's variance: a tie between two experts must be no cliff
-DECAYS = (0.002, 0.2)  # rates of recurrent layers: from 5 to 500 tokens are remembered
-NOISE = 0.2  # of norms and biases, so that one that is left out is seen
+# Nats by which a changed tenth must move some log-probability.
+LEAST_NATS = 0.05
+# Spread of the logits, in nats.
+LOGIT_NATS = 2.0
+# Share of an expert's variance that all have in common: a tie between two must be no cliff.
+SHARED = 0.75
+# Rates of recurrent layers: from 5 to 500 tokens are remembered.
+DECAYS = (0.002, 0.2)
+# Of norms and biases, so that an engine that leaves one out is seen.
+NOISE = 0.2
 REFERENCE_LENGTHS = (64, 256, 1_000)
-REFERENCE_PROMPTS = 4  # of each length
-ANSWER = 16  # tokens of each answer of the reference
-TOP = 5  # tokens of which the reference keeps the log-probability
+# Prompts of each length.
+REFERENCE_PROMPTS = 4
+# Tokens of each answer of the reference.
+ANSWER = 16
+# Tokens of which the reference keeps the log-probability, at each place.
+TOP = 5
 REFERENCE = "reference.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A twin that was written. holds_tokens: the longest context of which it was measured to heed
-    every tenth; least_nats: how little a changed tenth moves its log-probabilities there;
-    cached_nats: by how much its own cached passes differ from one pass."""
+    """A twin that was written.
+
+    Attributes:
+        model_type: Transformers' name of its architecture.
+        layers: How many layers it has.
+        holds_tokens: The longest context of which it was measured to heed every tenth.
+        least_nats: How little a changed tenth moves its log-probabilities there.
+        cached_nats: By how much its own cached passes differ from one pass.
+    """
 
     model_type: str
     layers: int
@@ -83,43 +100,56 @@ def write_twin(shape: Shape, folder: Path, seed: int = 1, lengths: Sequence[int]
     _refuse_others_files(folder)
     with one_thread():
         model = model_of(shape)
-        holds, least = scaled(model, seed, lengths)
-        rows, apart = reference_of(model, seed)
+        holds_tokens, least_nats = choose_scale(model, seed, lengths)
+        rows, cached_nats = reference_of(model, seed)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     _write_vocabulary(folder)
     (folder / REFERENCE).write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     config = model.config
-    return Twin(config.model_type, config.num_hidden_layers, holds, least, apart)
+    return Twin(
+        config.model_type,
+        config.num_hidden_layers,
+        holds_tokens=holds_tokens,
+        least_nats=least_nats,
+        cached_nats=cached_nats,
+    )
 
 
 def shape_of(like: str) -> Shape:
-    """The shape of the twin of an architecture, a config.json, a model's folder or a model of the
-    hub. Raises SettingsError."""
+    """Return the shape of the twin of a model.
+
+    like: an architecture, a config.json, a model's folder or a model of the hub. Raises
+    SettingsError if it is none of these, or cannot be read.
+    """
     hf = _transformers()
     path = Path(like)
     if path.exists():
-        return _own_shape(read_own_config(path))
+        return _shape_of_config(read_own_config(path))
     row = row_of(like)
     model_type = row.model_type if row else like.replace("-", "_").lower()
     if model_type in hf.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        return named_shape(row.model_type if row else model_type, _usual(model_type))
+        return named_shape(row.model_type if row else model_type, _class_config(model_type))
     if "/" in like:
-        return _own_shape(read_own_config(_hub_config(like)))
+        return _shape_of_config(read_own_config(_hub_config(like)))
     return named_shape(like, None)
 
 
-def _usual(model_type: str) -> dict[str, Any]:
-    usual: dict[str, Any] = _transformers().AutoConfig.for_model(model_type).to_dict()
-    return usual
+def _class_config(model_type: str) -> dict[str, Any]:
+    config: dict[str, Any] = _transformers().AutoConfig.for_model(model_type).to_dict()
+    return config
 
 
-def _own_shape(told: Mapping[str, Any]) -> Shape:
-    """The shape of a twin of a configuration, of its text model where it has others too."""
-    told = told.get("text_config") or told
-    model_type = str(told.get("model_type"))
-    fields = {key: value for key, value in told.items() if key != "model_type"}
-    try:  # with what the class adds: kinds of layers, above all
+def _shape_of_config(config_fields: Mapping[str, Any]) -> Shape:
+    """Return the shape of the twin of a configuration.
+
+    If the configuration has several models, it is that of its text model.
+    """
+    text_fields = config_fields.get("text_config") or config_fields
+    model_type = str(text_fields.get("model_type"))
+    fields = {key: value for key, value in text_fields.items() if key != "model_type"}
+    try:
+        # The class adds fields, above all kinds of layers.
         config = _transformers().AutoConfig.for_model(model_type, **fields)
     except Exception as error:
         raise SettingsError(
@@ -139,15 +169,17 @@ def _hub_config(name: str) -> Path:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Have torch compute in one thread: matrices are tiny, and sums come out alike on every
-    machine."""
+    """Have torch compute in one thread, so that sums are the same on every machine.
+
+    Matrices are tiny, so it takes no longer.
+    """
     torch = _torch()
-    before = torch.get_num_threads()
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
 
 
 def _refuse_others_files(folder: Path) -> None:
@@ -158,7 +190,10 @@ def _refuse_others_files(folder: Path) -> None:
 
 
 def model_of(shape: Shape) -> Any:
-    """The model with its class's own weights, in float32. Raises SettingsError."""
+    """Return a model with its class's own weights, in float32.
+
+    Raises SettingsError if transformers cannot make one of these sizes.
+    """
     hf = _transformers()
     ids = {f"{name[1:-1]}_token_id": number for number, name in enumerate(SPECIAL[:3])}
     try:
@@ -174,14 +209,16 @@ def model_of(shape: Shape) -> Any:
     return model.eval()
 
 
-def scaled(model: Any, seed: int, lengths: Sequence[int] = LENGTHS) -> tuple[int, float]:
-    """Fill a model with weights of the first scale at which it heeds all of its context; how
-    long a context, and how little a changed tenth moves it there. Raises SettingsError if there is
-    none."""
-    fixed = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+def choose_scale(model: Any, seed: int, lengths: Sequence[int] = LENGTHS) -> tuple[int, float]:
+    """Fill a model with weights of the first scale at which it heeds all of its context.
+
+    Return the longest context that it heeds, in tokens, and by how many nats a changed tenth moves
+    it there at least. Raises SettingsError if there is no such scale.
+    """
+    class_weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     moves: Sequence[float] = ()
     for gain in GAINS:
-        model.load_state_dict(fixed)
+        model.load_state_dict(class_weights)
         fill(model, seed=seed, gain=gain)
         moves = tenth_moves(model, lengths[0], seed)
         if min(moves) >= LEAST_NATS:
@@ -193,19 +230,23 @@ def scaled(model: Any, seed: int, lengths: Sequence[int] = LENGTHS) -> tuple[int
             f"not heed all of {lengths[0]} tokens: changing tenth {tenth + 1} moves no "
             f"log-probability by {LEAST_NATS:g} nats. It needs more layers or longer windows"
         )
-    holds, least = lengths[0], min(moves)
+
+    holds_tokens, least_nats = lengths[0], min(moves)
     for length in lengths[1:]:
         moves = tenth_moves(model, length, seed)
         if min(moves) < LEAST_NATS:
             break
-        holds, least = length, min(moves)
-    return holds, least
+        holds_tokens, least_nats = length, min(moves)
+    return holds_tokens, least_nats
 
 
 def fill(model: Any, *, seed: int, gain: float) -> None:
-    """Draw every weight by its name and a seed. gain: by how much a matrix widens the spread of
-    what it takes."""
-    torch, config = _torch(), model.config
+    """Draw every weight by its name and a seed.
+
+    gain: by how much a matrix widens the spread of its inputs.
+    """
+    torch = _torch()
+    config = model.config
     silent = [number for number, text in enumerate(TOKENS) if text not in PRINTABLE]
     floats = {name: buffer for name, buffer in model.named_buffers() if name.endswith("bias")}
     with torch.no_grad():
@@ -219,31 +260,36 @@ def fill(model: Any, *, seed: int, gain: float) -> None:
             tensor.copy_(torch.from_numpy(drawn.astype(np.float32)).to(torch.bfloat16))
 
 
-def draw(name: str, kept: Array, config: Any, chance: np.random.Generator) -> Drawn:
-    """Weights of one tensor. kept: those that the class gave it.
+def draw(name: str, weights: Array, config: Any, chance: np.random.Generator) -> Drawn:
+    """Draw the weights of one tensor. weights: those that the class gave it.
 
-    Matrices keep the spread of what they take; vectors stay about the constant that the class gave
+    Matrices keep the spread of their inputs; vectors stay about the constant that the class gave
     them, 0 or 1; recurrent layers get decays that remember.
     """
-    normal = chance.standard_normal(kept.shape)
+    normal = chance.standard_normal(weights.shape)
     if name.endswith("A_log"):
-        return np.asarray(chance.uniform(log(DECAYS[0]), log(DECAYS[1]), kept.shape))
-    if kept.ndim < 2:
-        constant = kept.flat[0] if kept.size and np.ptp(kept) == 0 and "dt_bias" not in name else 0
+        return np.asarray(chance.uniform(log(DECAYS[0]), log(DECAYS[1]), weights.shape))
+    if weights.ndim < 2:
+        constant = (
+            weights.flat[0]
+            if weights.size and np.ptp(weights) == 0 and "dt_bias" not in name
+            else 0
+        )
         return np.asarray(constant + NOISE * normal)
     if _is_vocabulary(name):
         tied = config.tie_word_embeddings
         spread = 1.0 if "embed" in name and not tied else LOGIT_NATS / config.hidden_size**0.5
         return np.asarray(spread * normal)
-    if kept.ndim == 3 and "conv" not in name:  # experts; some classes have inputs before outputs
-        shared = chance.standard_normal(kept.shape[1:])
+    # Experts. Some classes have inputs before outputs.
+    if weights.ndim == 3 and "conv" not in name:
+        shared = chance.standard_normal(weights.shape[1:])
         mixed = SHARED**0.5 * shared + (1 - SHARED) ** 0.5 * normal
         return np.asarray(mixed / config.hidden_size**0.5)
-    return np.asarray(normal / kept.shape[-1] ** 0.5)
+    return np.asarray(normal / weights.shape[-1] ** 0.5)
 
 
 def is_output(name: str, config: Any) -> bool:
-    """Whether a tensor's rows are what the last layer is compared with, a row a token."""
+    """Return True if a tensor has a row for each token that the last layer is multiplied with."""
     return "lm_head" in name or (
         bool(config.tie_word_embeddings) and name.endswith("embed_tokens.weight")
     )
@@ -258,48 +304,55 @@ def _hash(name: str) -> int:
 
 
 def tenth_moves(model: Any, length: int, seed: int) -> list[float]:
-    """By how many nats, at most, each changed tenth of a random context moves the
-    log-probabilities of the next token."""
+    """Return the most nats by which changing each tenth of a random context moves the next token.
+
+    length: of the context, in tokens.
+    """
     torch = _torch()
     chance = np.random.default_rng([seed, length])
     first, last = len(SPECIAL), len(SPECIAL) + len(PRINTABLE)
 
-    def following(ids: np.ndarray[Any, Any]) -> Any:
+    def next_nats(ids: np.ndarray[Any, Any]) -> Any:
         with torch.inference_mode():
             logits = model(torch.from_numpy(ids[None]), use_cache=False).logits[0, -1]
             return logits.log_softmax(-1)[first:last]
 
     ids = chance.integers(first, last, length)
-    usual, moves = following(ids), []
+    usual_nats = next_nats(ids)
+    moves = []
     for tenth in range(TENTHS):
         start, stop = tenth * length // TENTHS, (tenth + 1) * length // TENTHS
-        other = ids.copy()
-        other[start:stop] = chance.integers(first, last, stop - start)
-        moves.append(float((following(other) - usual).abs().max()))
+        changed_ids = ids.copy()
+        changed_ids[start:stop] = chance.integers(first, last, stop - start)
+        moves.append(float((next_nats(changed_ids) - usual_nats).abs().max()))
     return moves
 
 
 def reference_of(model: Any, seed: int) -> tuple[list[dict[str, Any]], float]:
-    """Prompts with the likeliest answers and their log-probabilities, each from one pass over
-    prompt and answer, and by how many nats the cached passes that found the answers differ."""
+    """Return prompts with the likeliest answers and their log-probabilities.
+
+    Log-probabilities are from one pass over prompt and answer. The second value is the most nats by
+    which the cached passes that found the answers differ from it.
+    """
     torch = _torch()
-    rows, most = [], 0.0
+    rows = []
+    most_nats = 0.0
     for length in REFERENCE_LENGTHS:
         for number in range(REFERENCE_PROMPTS):
             text = prose(length, Random(f"{seed} {length} {number}"))
             ids = [TOKENS.index(letter) for letter in text]
-            answer, steps = answered(model, ids)
+            answer, steps = likeliest_answer(model, ids)
             with torch.inference_mode():
-                given = torch.tensor([[*ids, *answer]])
-                logits = model(given, use_cache=False).logits[0, len(ids) - 1 : -1]
+                whole = torch.tensor([[*ids, *answer]])
+                logits = model(whole, use_cache=False).logits[0, len(ids) - 1 : -1]
                 nats = logits.log_softmax(-1)
-            most = max(most, float((nats - steps).abs().max()))
+            most_nats = max(most_nats, float((nats - steps).abs().max()))
             rows.append(reference_row(text, answer, nats.numpy()))
-    return rows, most
+    return rows, most_nats
 
 
 def reference_row(prompt: str, answer: Sequence[int], nats: Array) -> dict[str, Any]:
-    """A row of the reference: the answer, and of each of its tokens the likeliest ones."""
+    """Return a row of the reference: prompt, answer, and the likeliest tokens at each place."""
     top = [
         {TOKENS[token]: round(float(step[token]), 6) for token in np.argsort(-step)[:TOP]}
         for step in nats
@@ -307,22 +360,29 @@ def reference_row(prompt: str, answer: Sequence[int], nats: Array) -> dict[str, 
     return {"prompt": prompt, "answer": "".join(TOKENS[token] for token in answer), "top": top}
 
 
-def answered(model: Any, ids: Sequence[int], tokens: int = ANSWER) -> tuple[list[int], Any]:
-    """The likeliest answer, found with a cache token by token, and its log-probabilities."""
-    torch, field = _torch(), cache_field(model)
-    cache, given, answer, steps = None, list(ids), list[int](), []
+def likeliest_answer(model: Any, ids: Sequence[int], tokens: int = ANSWER) -> tuple[list[int], Any]:
+    """Return the likeliest answer, found with a cache token by token, and its log-probabilities."""
+    torch = _torch()
+    field = cache_field(model)
+    cache = None
+    new_ids = list(ids)
+    answer = list[int]()
+    steps = []
     with torch.inference_mode():
         for _ in range(tokens):
-            made = model(torch.tensor([given]), **{field: cache}, use_cache=True)
-            cache = getattr(made, field)
-            steps.append(made.logits[0, -1].log_softmax(-1))
+            output = model(torch.tensor([new_ids]), **{field: cache}, use_cache=True)
+            cache = getattr(output, field)
+            steps.append(output.logits[0, -1].log_softmax(-1))
             answer.append(int(steps[-1].argmax()))
-            given = answer[-1:]
+            new_ids = answer[-1:]
     return answer, torch.stack(steps)
 
 
 def cache_field(model: Any) -> str:
-    """The argument that takes a cache. Mamba's classes swallow the usual one, and start anew."""
+    """Return the name of the argument that takes a cache.
+
+    Mamba's classes accept the usual one without an error, and start anew.
+    """
     return (
         "cache_params"
         if "cache_params" in signature(model.forward).parameters
@@ -331,7 +391,7 @@ def cache_field(model: Any) -> str:
 
 
 def prose(length: int, draw: Random) -> str:
-    """So many characters of drawn words and numbers."""
+    """Return drawn words and numbers, cut to a length in characters."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     words: list[str] = []
     while sum(map(len, words)) + len(words) <= length:
@@ -341,8 +401,10 @@ def prose(length: int, draw: Random) -> str:
 
 
 def _write_vocabulary(folder: Path) -> None:
-    """Write a tokenizer whose tokens are single characters, so that each text is spelt in one
-    way; other characters than printable ASCII are left out."""
+    """Write a tokenizer whose tokens are single characters, so that a text has one spelling.
+
+    Characters that are not printable ASCII are left out.
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     ids = {byte_letter(text) if text in PRINTABLE else text: n for n, text in enumerate(TOKENS)}
@@ -357,7 +419,7 @@ def _write_vocabulary(folder: Path) -> None:
         ]
     )
     tokenizer.save(str(folder / "tokenizer.json"))
-    told: Mapping[str, Any] = {
+    settings: Mapping[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": "<bos>",
         "eos_token": "<eos>",
@@ -368,12 +430,12 @@ def _write_vocabulary(folder: Path) -> None:
         "clean_up_tokenization_spaces": False,
         "model_max_length": LONGEST,
     }
-    (folder / "tokenizer_config.json").write_text(f"{json.dumps(told, indent=2)}\n", "utf-8")
+    (folder / "tokenizer_config.json").write_text(f"{json.dumps(settings, indent=2)}\n", "utf-8")
     (folder / "chat_template.jinja").write_text(TEMPLATE, "utf-8")
 
 
 def byte_letter(text: str) -> str:
-    """The letter that stands for a character in a byte-level vocabulary (Radford et al. 2019).
+    """Return the letter for a character in a byte-level vocabulary (Radford et al. 2019).
 
     >>> byte_letter("a"), byte_letter(" "), byte_letter(chr(10))
     ('a', 'Ġ', 'Ċ')
@@ -390,7 +452,8 @@ def _transformers() -> Any:
         raise SettingsError(
             f"--like needs torch and transformers. Run: {install_line('hf')}"
         ) from None
-    assert torch  # its models need it
+    # The models of transformers need it.
+    assert torch
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers

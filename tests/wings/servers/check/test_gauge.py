@@ -50,7 +50,7 @@ from needlemap.servers.gauge.cache import (
     four_bits,
     fp8,
     fp8_cut_off,
-    turned,
+    rotated_rounding,
 )
 from needlemap.servers.gauge.checkpoint import DATA, REFERENCE, holds_tokens, write_checkpoint
 from needlemap.servers.gauge.model import NAME, GaugeModel
@@ -196,7 +196,7 @@ def checked(folder: Path, engine: Engine | None = None, *, exact: bool = False) 
 @pytest.mark.usefixtures("one_seed")
 def test_a_coarse_cache_is_a_choice_unless_it_was_said_to_be_exact(tmp_path: Path) -> None:
     """A cache of 4 bits moves every margin by a nat and loses no answer. It was called a fault."""
-    engine = CoarseEngine(turned(four_bits))
+    engine = CoarseEngine(rotated_rounding(four_bits))
     verdict = checked(tmp_path, engine)
     (found,) = verdict.findings
     assert verdict.verdict.word == found.state == "SUSPECT"
@@ -259,7 +259,7 @@ def test_a_limit_that_ends_a_check_leaves_its_verdict_on_moved_margins(
     with limited_to(HOUR_S, "--minutes"):
         check = Check.of(asked, tmp_path)
         probes = ProbesOnSchedule(
-            check, make=lambda _: TimeGone(CoarseEngine(turned(four_bits)), answers)
+            check, make=lambda _: TimeGone(CoarseEngine(rotated_rounding(four_bits)), answers)
         )
         verdict = asyncio.run(probes.run())
     with limited_to(HOUR_S, "--minutes"):

@@ -13,7 +13,7 @@ from moving_gauge import Served
 from needlemap.models import Decoding
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.servers.check.margins import LEAST_NATS, Margins
-from needlemap.servers.gauge.cache import CoarseEngine, four_bits, fp8_cut_off, turned
+from needlemap.servers.gauge.cache import CoarseEngine, four_bits, fp8_cut_off, rotated_rounding
 from needlemap.servers.gauge.checkpoint import DATA, REFERENCE
 from needlemap.servers.gauge.model import GaugeModel, chat
 from needlemap.servers.storm.evidence import Evidence, Observation, Suspect
@@ -141,7 +141,7 @@ def margins_from(model: GaugeModel, prompt: Prompt) -> tuple[str, Margins]:
 
 
 @pytest.mark.parametrize(
-    ("rounded", "cache"), [(turned(four_bits), "coarser"), (fp8_cut_off, "cut off")]
+    ("rounded", "cache"), [(rotated_rounding(four_bits), "coarser"), (fp8_cut_off, "cut off")]
 )
 def test_moves_of_a_coarse_cache_are_known_by_computing_it(rounded, cache):
     """Engines that compute a prompt before they round its keys move what they find again alone."""
