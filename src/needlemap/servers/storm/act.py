@@ -41,7 +41,7 @@ class Stream:
     tokens: int
 
     def facts_within(self, tokens: int) -> list[int]:
-        """Return the numbers of the facts that its first tokens hold."""
+        """Return the numbers of the facts that are whole in its first tokens."""
         return [
             number
             for number, place in enumerate(self.places)
@@ -50,7 +50,7 @@ class Stream:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Return the token at which each of its facts starts, about."""
+        """Return about where each of its facts starts, in tokens."""
         last = max(0, self.tokens - ROOM)
         return tuple(round(share * last) for share in _SHARES)
 
@@ -73,7 +73,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a user says.
+    """A user's turn in a conversation.
 
     Attributes:
         pieces: Texts.
@@ -139,7 +139,7 @@ class Act:
         return sum(turn.tokens for turn in self.path)
 
     @property
-    def streams(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[Piece]:
         """Return all texts of its prompt."""
         return (piece for turn in self.path for piece in turn.pieces)
 
@@ -160,27 +160,29 @@ class Round:
         return [acts for _, acts in sorted(by_wave.items())]
 
     def until(self, act: Act) -> Round:
-        """Return what is sent up to one act, and with it."""
+        """Return the round with only the waves up to that of an act."""
         return self.of(other for other in self.acts if other.wave <= act.wave)
 
     def of(self, acts: Iterable[Act]) -> Round:
-        """Return some of its acts, and those whose answers they continue."""
-        kept = {act.number: act for act in acts}
-        answered = {act.path for act in kept.values()}
-        needed = {act.path[:end] for act in kept.values() for end in range(1, len(act.path))}
+        """Return the round with only some of its acts, and those whose answers they continue."""
+        by_number = {act.number: act for act in acts}
+        paths = {act.path for act in by_number.values()}
+        needed_paths = {
+            act.path[:end] for act in by_number.values() for end in range(1, len(act.path))
+        }
         for act in self.acts:
-            if act.path in needed and act.path not in answered:
-                kept[act.number] = act
-                answered.add(act.path)
-        return replace(self, acts=tuple(kept[number] for number in sorted(kept)))
+            if act.path in needed_paths and act.path not in paths:
+                by_number[act.number] = act
+                paths.add(act.path)
+        return replace(self, acts=tuple(by_number[number] for number in sorted(by_number)))
 
 
 def key_of(round_number: int, act: int) -> int:
-    """Return the number of a record."""
+    """Return the number of the record of an act. act: its number in the round."""
     return round_number * ACTS + act
 
 
 def ordered(acts: Sequence[Act]) -> tuple[Act, ...]:
-    """Return acts numbered by wave, in the order in which they were made."""
+    """Return acts by wave, numbered in that order. Acts of one wave keep their order."""
     by_wave = sorted(acts, key=lambda act: act.wave)
     return tuple(replace(act, number=number) for number, act in enumerate(by_wave))

@@ -47,8 +47,8 @@ UNCOMPARED: Final = "uncompared"
 LONG_RUN = 100
 _STEP = 25
 # '!!!!!!!!!!!!!!!!': no prose has it.
-_SAME = re.compile(r"([^\s\d.\-_=*])\1{15,}")
-_BROKEN = re.compile("\ufffd")
+_REPEATED_LETTER = re.compile(r"([^\s\d.\-_=*])\1{15,}")
+_BROKEN_CHARACTER = re.compile("\ufffd")
 _FEW_BROKEN = 3
 
 
@@ -58,11 +58,11 @@ class Hider:
 
     Attributes:
         key: The number of its record.
-        at: Its place in the order of all requests.
+        place: Its place in the order of all requests.
     """
 
     key: int
-    at: int
+    place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ class RequestOutcome:
 
     @property
     def is_lost(self) -> bool:
-        """Return True if a weak model's answer may be so too."""
+        """Return True if the answer is lost, endless or empty, which a weak model's may be too."""
         return self.word in LOST
 
     @property
     def is_doubtful(self) -> bool:
-        """Return True if a sound server's answer may be so too."""
+        """Return True if the answer is in doubt: a sound server may give it too."""
         return self.is_lost or self.word == MOVED
 
     @property
@@ -118,9 +118,9 @@ class RequestOutcome:
 
 
 def outcome_of_move(move: Move | None, limit: float) -> RequestOutcome | None:
-    """Return what a move comes to, or None if nothing was compared.
+    """Return the outcome of a comparison, or None if nothing was compared.
 
-    limit: nats beyond which it is in doubt.
+    limit: nats beyond which a move is in doubt.
     """
     if move is None:
         return None
@@ -130,21 +130,21 @@ def outcome_of_move(move: Move | None, limit: float) -> RequestOutcome | None:
 def judge_answer(
     record: Record,
     *,
-    wanted: Iterable[str],
-    own: Iterable[str],
+    right_secrets: Iterable[str],
+    prompt_secrets: Iterable[str],
     owners: Owners[Hider],
-    at: int,
+    place: int,
     budget: int,
     texts: Mapping[str, str] | None = None,
 ) -> RequestOutcome:
-    """Return what came of one request.
+    """Return the outcome of one request.
 
     Args:
         record: The record of the request.
-        wanted: The secrets that were asked for.
-        own: All secrets in its prompt.
+        right_secrets: The secrets that a right answer holds.
+        prompt_secrets: All secrets in its prompt.
         owners: Which request was the first to send each secret.
-        at: Its place in the order of all requests.
+        place: Its place in the order of all requests.
         budget: The tokens that its answer may have.
         texts: 'own', its prompt, and 'all', the text from which all prompts are cut. Given only for
             long answers, because making them takes time.
@@ -155,14 +155,14 @@ def judge_answer(
     if not answer.strip():
         return RequestOutcome("empty")
 
-    foreign = owners.foreign(answer, own)
+    foreign = owners.foreign(answer, prompt_secrets)
     if foreign:
         owner = owners.of[foreign]
         return RequestOutcome(
             "foreign",
             foreign=foreign,
             whose=owner.key,
-            ago=max(0, at - owner.at),
+            ago=max(0, place - owner.place),
         )
     if texts and holds_text(answer, texts["own"], texts["all"]):
         return RequestOutcome("text")
@@ -170,25 +170,30 @@ def judge_answer(
         return RequestOutcome("salad")
     if not did_end(record.finish, record.completion_tokens, budget):
         return RequestOutcome("endless")
-    is_right = all(secret in answer for secret in wanted)
+    is_right = all(secret in answer for secret in right_secrets)
     return RequestOutcome("right" if is_right else "lost")
 
 
-def holds_text(answer: str, own: str, every: str) -> bool:
-    """Return True if an answer holds a long run of a text that is not its prompt's.
+def holds_text(answer: str, prompt: str, pool: str) -> bool:
+    """Return True if an answer holds a long run of the pool that is not in its prompt.
 
-    >>> every = "".join(f"{number} " for number in range(400))
-    >>> holds_text(every[300:450], every[:200], every), holds_text(every[:150], every, every)
+    >>> pool = "".join(f"{number} " for number in range(400))
+    >>> holds_text(pool[300:450], pool[:200], pool), holds_text(pool[:150], pool, pool)
     (True, False)
     """
     runs = (answer[at : at + LONG_RUN] for at in range(0, len(answer) - LONG_RUN + 1, _STEP))
-    return any(run in every and run not in own for run in runs)
+    return any(run in pool and run not in prompt for run in runs)
 
 
 def is_salad(answer: str) -> bool:
-    """Return True if no model says this: one letter over and over, or broken characters.
+    """Return True if an answer is one letter over and over, or has broken characters.
+
+    No model writes either.
 
     >>> is_salad("!" * 40), is_salad("It is 123456789012."), is_salad("a\\ufffdb\\ufffdc\\ufffd")
     (True, False, True)
     """
-    return bool(_SAME.search(answer)) or len(_BROKEN.findall(answer)) >= _FEW_BROKEN
+    return (
+        bool(_REPEATED_LETTER.search(answer))
+        or len(_BROKEN_CHARACTER.findall(answer)) >= _FEW_BROKEN
+    )

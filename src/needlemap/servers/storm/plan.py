@@ -30,8 +30,9 @@ FLOOD_SHARE = 0.25
 def make_round(
     seed: int, number: int, limits: Limits, operations: Sequence[Operation] = OPERATIONS
 ) -> Round:
-    """Return the acts of one round: the same seed, number and limits give the same."""
-    random, streams = Random(f"storm:{seed}:{number}"), count()
+    """Return the acts of one round, which follow from seed, number and limits alone."""
+    random = Random(f"storm:{seed}:{number}")
+    streams = count()
     limits = replace(limits, cancels=limits.cancels and number > CALM)
     fresh = next(operation for operation in operations if operation.name == "fresh")
     usable = [
@@ -39,28 +40,36 @@ def make_round(
         for operation in operations
         if operation.share and operation.applies(limits) and not operation.is_left_out(limits)
     ]
-    rare = [operation for operation in usable if operation.every]
+    rare_operations = [operation for operation in usable if operation.every]
     floods = [
         operation for operation in usable if operation.name == "flood" and not operation.every
     ]
-    drawn = [operation for operation in usable if operation not in (*rare, *floods)]
+    drawn_operations = [
+        operation for operation in usable if operation not in (*rare_operations, *floods)
+    ]
+
     acts: list[Act] = []
     families = random.choice(FAMILIES)
     # Numbers of families of prompts that share nothing with the family that sends them.
     others = count(families)
-    flooded = random.randrange(families) if floods and number % flood_every(limits) == 0 else None
+    flooded_family = None
+    if floods and number % flood_every(limits) == 0:
+        flooded_family = random.randrange(families)
     for family in range(families):
         plan = FamilyPlan(family, random, limits, streams, others, random.randrange(3))
         fresh.plan(plan)
         for _ in range(random.choice(STEPS)):
             if len(plan.acts) >= FULL:
                 break
-            (operation,) = random.choices(drawn, [operation.share for operation in drawn])
+            (operation,) = random.choices(
+                drawn_operations, [operation.share for operation in drawn_operations]
+            )
             operation.plan(plan)
-        if family == flooded:
+        if family == flooded_family:
             floods[0].plan(plan)
         acts += plan.acts
-    for operation in rare:
+
+    for operation in rare_operations:
         # In the middle of so many rounds, so that a short storm has it too.
         if number % operation.every == operation.every // 2:
             own_random = Random(f"{operation.name}:{seed}:{number}")
@@ -71,16 +80,16 @@ def make_round(
 
 
 def flood_every(limits: Limits) -> int:
-    """Return in how many rounds one has a flood, so that floods take only their share of tokens."""
+    """Return the number of rounds of which one has a flood, so that floods keep to their share."""
     # Tokens of a round without a flood, about.
     round_tokens = 4 * limits.room / 16 + 4_000
     return max(2, round((limits.kv_tokens or 0) / (FLOOD_SHARE * round_tokens)))
 
 
 def in_waves(acts: Sequence[Act], load: int) -> list[Act]:
-    """Return acts in waves of `load` at most.
+    """Return acts in waves of at most `load` acts.
 
-    A wave that is larger becomes several, so that the order of a family's waves stays.
+    A wave that is larger becomes several. The order of the waves stays.
     """
     by_wave: dict[int, list[Act]] = {}
     for act in acts:

@@ -20,20 +20,28 @@ from needlemap.finishes import Ending, pattern_of
 from needlemap.http import bearer
 from needlemap.http.compatible import KEY
 from needlemap.reports.table import fenced, plain_markdown
-from needlemap.servers.storm.act import Act, How, Turn
+from needlemap.servers.storm.act import Act, How
 from needlemap.servers.storm.act import Path as Conversation
 from needlemap.servers.storm.offered import SLOT
 from needlemap.servers.storm.shrink import LOOPS, Shrunk
 from needlemap.servers.storm.storm import Storm
 from needlemap.settings import Settings
 
-SALT, _DIGITS = "@salt-line@", "7182818284"  # the second has as many tokens as any salt
+# What stands for a first line in the file, and while prompts are made: digits with as many tokens
+# as any salt.
+SALT, _DIGITS = "@salt-line@", "7182818284"
 SCRIPT, TEXTS, ISSUE = "repro.py", "repro.json.gz", "issue.md"
-MOMENTS = 10  # at which a client goes away, of one loop each, beside that of the storm
-FILLED = 3  # times what a server caches is asked
-_SHOWN = 300  # characters of an answer in the text for an issue
+# Moments at which a client goes away, in a loop each, in addition to that of the storm.
+MOMENTS = 10
+# How many times the tokens that a server caches are sent, so that a fresh one is full.
+FILLED = 3
+# Characters of an answer in the text for an issue.
+_SHOWN = 300
+# Tokens of template and answer that a request has in addition to its texts, about.
+_AROUND = 100
 
-HOWS: Mapping[How, str] = {  # in which way of its own a request is sent
+# The special way in which a request is sent, in words.
+HOWS: Mapping[How, str] = {
     "": "",
     "slot": f", in slot {SLOT}",
     "save": f", in slot {SLOT}, which is then saved",
@@ -126,28 +134,34 @@ def joined(reply, end):  # a streamed answer in one piece
 
 
 def write_repro(storm: Storm, shrunk: Shrunk, folder: Path) -> list[Path]:
-    """Write the script, its texts, and a text for an issue; where they lie. A script has no
-    reference beside which margins move: of these the text alone."""
-    held = document(storm, shrunk)
-    minutes = _minutes(held["loops"] * held["seconds"])
-    title = f"{shrunk.act.operation}: {len(shrunk.sequence.acts)} requests, fails {_often(shrunk)}"
-    key = f". ${held['key_env']} holds the key" if held["key_env"] else ""
-    packed = gzip.compress(json.dumps(held).encode(), mtime=0)
-    streams = held["fields"].get("stream")
-    reading = {"joined": _JOINED, "rows": _STREAMED} if streams else _AT_ONCE
-    script = _SCRIPT.format(title=title, minutes=minutes, key=key, **reading)
-    issue = issue_text(storm, shrunk, held["loops"], minutes)
+    """Write the script, its texts and a text for an issue, and return their paths.
+
+    If margins moved, only the text is written, because a script has no reference to compare with.
+    """
+    repro = document(storm, shrunk)
+    minutes = _minutes(repro["loops"] * repro["seconds"])
+    count = len(shrunk.sequence.acts)
+    title = f"{shrunk.act.operation}: {count} requests, fails {_failure_count(shrunk)}"
+    key = f". ${repro['key_env']} holds the key" if repro["key_env"] else ""
+    packed = gzip.compress(json.dumps(repro).encode(), mtime=0)
+    is_streamed = repro["fields"].get("stream")
+    parts = {"joined": _JOINED, "rows": _STREAMED} if is_streamed else _AT_ONCE
+    script = _SCRIPT.format(title=title, minutes=minutes, key=key, **parts)
+    issue = issue_text(storm, shrunk, repro["loops"], minutes)
     # A script saves no slot, and asks one model.
-    plays = shrunk.limit is None and not any(act.how for act in shrunk.sequence.acts)
-    written = [(SCRIPT, script.encode()), (TEXTS, packed)] if plays else []
-    made = []
-    for name, data in (*written, (ISSUE, issue.encode())):
+    can_play = shrunk.limit is None and not any(act.how for act in shrunk.sequence.acts)
+    files = [(ISSUE, issue.encode())]
+    if can_play:
+        files = [(SCRIPT, script.encode()), (TEXTS, packed), *files]
+
+    paths = []
+    for name, data in files:
         write_whole(folder / name, data)
-        made.append(folder / name)
-    return made
+        paths.append(folder / name)
+    return paths
 
 
-def _often(shrunk: Shrunk) -> str:
+def _failure_count(shrunk: Shrunk) -> str:
     return f"{shrunk.failed} of {shrunk.of} times"
 
 
@@ -156,15 +170,19 @@ def _minutes(seconds: float) -> str:
 
 
 def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
-    """What repro.json.gz holds: requests, what is wanted, how often it is played. seconds: of
-    one loop at the pace of the storm. foreign: secrets of the other requests. null, broken,
-    cut: what an empty finish reason means, and patterns of others. key_env: the variable of the
-    key, where the storm had one; never the key."""
-    settings, texts, made = storm.resolved.settings, storm.texts, shrunk.sequence
-    numbers = {act.path: act.number for act in reversed(made.acts)}
-    waves = [[_request(storm, shrunk, act, numbers) for act in wave] for wave in made.waves]
-    target = next(each for wave in waves for each in wave if each["n"] == shrunk.target)
-    hidden = set[str]().union(*(texts.hidden(made.number, act) for act in made.acts))
+    """Return the content of repro.json.gz: the requests, the right answer, the number of loops.
+
+    seconds: of one loop at the pace of the storm. foreign: secrets of the other requests. null,
+    broken, cut: the meaning of an empty finish reason, and patterns of others. key_env: the
+    variable of the key if the storm had one; never the key.
+    """
+    settings, texts, sequence = storm.resolved.settings, storm.texts, shrunk.sequence
+    # Of two requests with one conversation the first counts.
+    numbers = {act.path: act.number for act in reversed(sequence.acts)}
+    waves = [[_request(storm, shrunk, act, numbers) for act in wave] for wave in sequence.waves]
+    target = next(request for wave in waves for request in wave if request["n"] == shrunk.target)
+    secrets = set[str]().union(*(texts.all_secrets(sequence.number, act) for act in sequence.acts))
+    own_secrets = texts.all_secrets(sequence.number, shrunk.act)
     is_text = not storm.resolved.traits.chat
     return {
         "base_url": _address(settings.base_url or "http://127.0.0.1:8000/v1"),
@@ -177,37 +195,41 @@ def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
         "broken": pattern_of(Ending.BROKEN, Ending.WINDOW, Ending.FILTERED),
         "cut": pattern_of(Ending.CUT),
         "loops": loops_of(storm, shrunk),
-        "seconds": round(sum(max(each["seconds"] for each in wave) for wave in waves), 4),
+        "seconds": round(sum(max(request["seconds"] for request in wave) for wave in waves), 4),
         "target": shrunk.target,
-        "wanted": list(texts.secrets(made.number, shrunk.act)),
-        "foreign": sorted(hidden - texts.hidden(made.number, shrunk.act)),
+        "wanted": list(texts.secrets(sequence.number, shrunk.act)),
+        "foreign": sorted(secrets - own_secrets),
         "alone": target,
         "waves": waves,
     }
 
 
 def _address(base_url: str) -> str:
-    """An address with the /v1 that is tried too where only a host was typed."""
-    return (
-        base_url
-        if "/" in base_url.partition("://")[2].rstrip("/")
-        else f"{base_url.rstrip('/')}/v1"
-    )
+    """Return an address, with /v1 if only a host was typed, as the storm tried it too."""
+    if "/" in base_url.partition("://")[2].rstrip("/"):
+        return base_url
+    return f"{base_url.rstrip('/')}/v1"
 
 
 def loops_of(storm: Storm, shrunk: Shrunk) -> int:
-    """How often the script plays the sequence: as the fault's rate needs; each time at several
-    moments where a client goes away; and until a fresh server is full, where it is known what it
-    caches: the one that showed the fault was."""
-    acts, kv_tokens = shrunk.sequence.acts, storm.file().kv_tokens
-    loops = shrunk.loops * (2 * MOMENTS if any(act.cancel for act in acts) else 1)
+    """Return how often the script plays the sequence at most.
+
+    It is as often as the fault's rate needs. If a client goes away, each loop is played at several
+    moments. If it is known what the server caches, a fresh server must get full, because the one
+    that showed the fault was.
+    """
+    acts = shrunk.sequence.acts
+    loops = shrunk.loops
+    if any(act.cancel for act in acts):
+        loops *= 2 * MOMENTS
+    kv_tokens = storm.file().kv_tokens
     if kv_tokens:
         loops = max(loops, ceil(FILLED * kv_tokens / sum(act.tokens for act in acts)))
     return min(loops, LOOPS)
 
 
 def _streams(storm: Storm) -> bool:
-    """Return whether the storm's answers were streamed, as typed or as the server wanted it."""
+    """Return True if the storm's answers were streamed, because of --stream or the server."""
     records = storm.records().values()
     return storm.resolved.settings.stream or any(
         record.first_token_s is not None for record in records
@@ -215,7 +237,7 @@ def _streams(storm: Storm) -> bool:
 
 
 def _fields(settings: Settings, stops: Sequence[str], *, streams: bool) -> dict[str, Any]:
-    """What a request holds beside its model and its prompt."""
+    """Return the fields of a request in addition to its model and its prompt."""
     budget = settings.model_options.get("max_tokens_field") or "max_tokens"
     fields: dict[str, Any] = {budget: decoding_of(settings).most_tokens}
     if settings.temperature is not None:
@@ -228,7 +250,7 @@ def _fields(settings: Settings, stops: Sequence[str], *, streams: bool) -> dict[
 
 
 def _key_variable(settings: Settings) -> str:
-    """The variable that holds the key with which the storm was asked; '' without one."""
+    """Return the name of the variable that holds the storm's key, or '' if it had none."""
     variable = str(settings.model_options.get("key_env") or KEY)
     return variable if bearer(variable) else ""
 
@@ -236,37 +258,35 @@ def _key_variable(settings: Settings) -> str:
 def _request(
     storm: Storm, shrunk: Shrunk, act: Act, numbers: dict[Conversation, int]
 ) -> dict[str, Any]:
-    """One request, with what the server said before in its place."""
-    texts, number = storm.texts, shrunk.sequence.number
-    marks = {path: f"@answer {at}@" for path, at in numbers.items()}
-    rows = texts.messages(number, act.path, marks.get, _DIGITS)
-    made: list[tuple[str, Any]] = []
-    known = {mark: (numbers[path], path[-1]) for path, mark in marks.items()}
-    for role, said in rows:
-        if role == "assistant" and said in known:
-            at, turn = known[said]
-            made.append((role, {"from": at, "else": _right(storm, number, turn)}))
+    """Return one request, in which references stand for the server's earlier answers."""
+    texts, round_number = storm.texts, shrunk.sequence.number
+    marks = {path: f"@answer {number}@" for path, number in numbers.items()}
+    rows = texts.messages(round_number, act.path, marks.get, _DIGITS)
+    turns_by_mark = {mark: (numbers[path], path[-1]) for path, mark in marks.items()}
+    messages: list[tuple[str, Any]] = []
+    for role, content in rows:
+        if role == "assistant" and content in turns_by_mark:
+            number, turn = turns_by_mark[content]
+            right_answer = texts.right_answer(round_number, turn)
+            messages.append((role, {"from": number, "else": right_answer}))
         else:
-            made.append((role, said.replace(_DIGITS, SALT)))
-    base, each = storm.fixed.pace if storm.fixed else (0.0, 0.0)
-    pace_s = base + each * (act.tokens + 100)
+            messages.append((role, content.replace(_DIGITS, SALT)))
+
+    prompt_s, token_s = storm.fixed.pace if storm.fixed else (0.0, 0.0)
+    pace_s = prompt_s + token_s * (act.tokens + _AROUND)
     return {
         "n": act.number,
         "family": act.family,
         "operation": act.operation,
-        "messages": made,
+        "messages": messages,
         "after_s": round(act.after * pace_s, 4),
         "cancel_s": 0 if act.cancel is None else max(0.001, round(act.cancel * pace_s, 4)),
         "seconds": max(0.0001, round(pace_s, 4)),
     }
 
 
-def _right(storm: Storm, number: int, turn: Turn) -> str:
-    return storm.texts.right(number, turn)
-
-
 def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
-    """What to paste into an issue."""
+    """Return the text to paste into an issue."""
     acts = [
         f"{place}. wave {act.wave}, session {act.session}: {act.operation}, "
         f"about {act.tokens:,} tokens"
@@ -275,14 +295,14 @@ def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
         + (" <- this answer is wrong" if act.number == shrunk.target else "")
         for place, act in enumerate(shrunk.sequence.acts, 1)
     ]
-    title, how = "Wrong answers", "A prompt is answered wrong"
-    told = {
+    title, fault = "Wrong answers", "A prompt is answered wrong"
+    facts = {
         "Model": storm.resolved.settings.model,
         "Wanted": ", ".join(storm.texts.secrets(shrunk.sequence.number, shrunk.act)),
         "Got": " ".join(shrunk.got.split())[:_SHOWN],
     }
-    moved = []
-    played = [
+    margin_lines = []
+    script_lines = [
         f"`{SCRIPT}` beside `{TEXTS}` plays it with Python's standard library alone, "
         f"{loops} times at most (about {minutes}):",
         "",
@@ -290,12 +310,12 @@ def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
         "",
     ]
     if any(act.how for act in shrunk.sequence.acts):
-        played = []
+        script_lines = []
     if shrunk.limit is not None:
-        title, how = "Log-probabilities that move", "The margins of a right answer move"
-        played = []
-        told["Got"] = told["Wanted"]
-        moved = [
+        title, fault = "Log-probabilities that move", "The margins of a right answer move"
+        script_lines = []
+        facts["Got"] = facts["Wanted"]
+        margin_lines = [
             "That is said. Its tokens' margins over the likeliest others move by more than "
             f"{shrunk.limit:.2g} nats a token from those of "
             f"{plain_markdown(storm.options.reference)}.",
@@ -305,17 +325,17 @@ def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
         [
             f"# {title} after a sequence of {len(acts)} requests",
             "",
-            f"{how} in {shrunk.failed} of {shrunk.of} replays of the sequence "
+            f"{fault} in {shrunk.failed} of {shrunk.of} replays of the sequence "
             f"below, and in {shrunk.cold} of {shrunk.cold_of} when it is asked alone behind a "
             "first line that no cache holds.",
             "",
             *acts,
             "",
             # A server's words and names: in somebody's tracker they must neither link nor mention.
-            fenced(f"{name}: {said}" for name, said in told.items()),
+            fenced(f"{name}: {value}" for name, value in facts.items()),
             "",
-            *moved,
-            *played,
+            *margin_lines,
+            *script_lines,
             f"Found by needlemap storm, whose sequence had {shrunk.was} requests.",
             "",
         ]

@@ -25,11 +25,11 @@ from needlemap.servers.check.owners import Owners
 from needlemap.servers.storm.act import Act, How, Round, key_of
 from needlemap.servers.storm.act import Path as Conversation
 from needlemap.servers.storm.evidence import Evidence, Observation
-from needlemap.servers.storm.offered import other, slotted
+from needlemap.servers.storm.offered import other_model_maker, slot_model_maker
 from needlemap.servers.storm.outcome import Hider, RequestOutcome, judge_answer
 from needlemap.servers.storm.storm import ALONE, COLD, STORMED, THERE, UNCACHED, RoundAnswers, Storm
 from needlemap.servers.storm.texts import LINE
-from needlemap.servers.storm.uncached import uncached
+from needlemap.servers.storm.uncached import uncached_model_maker
 
 # Characters of a wrong answer from which on it is looked up in other prompts' texts.
 LONG_ANSWER = 100
@@ -72,7 +72,7 @@ class Sender:
         self.sent = Counter[str]()
 
         salt = f"needlemap-{storm.seed}" if storm.is_own else ""
-        models = {"": make, THERE: make_reference, ALONE: uncached(make, salt)}
+        models = {"": make, THERE: make_reference, ALONE: uncached_model_maker(make, salt)}
         models.update(_offered_models(storm, make))
         folders = map(storm.folder.folder, storm.folder.names)
         self.campaign = Campaign(folders, models)
@@ -108,7 +108,7 @@ class Sender:
                 unsent.append(act)
             hider = Hider(key(act), self._order)
             with without_limit():
-                self._owners.add(self.storm.texts.hidden(storm_round.number, act), hider)
+                self._owners.add(self.storm.texts.all_secrets(storm_round.number, act), hider)
         self.sent[family] += len(acts)
 
         steps = self._steps(
@@ -168,15 +168,15 @@ class Sender:
     def outcome_of(self, storm_round: Round, act: Act, record: Record) -> RequestOutcome:
         """Return the outcome of a request of the wave that was sent last."""
         texts = self.storm.texts
-        hidden = texts.hidden(storm_round.number, act)
-        outcome = self._judge_answer(storm_round, act, record, hidden)
+        secrets = texts.all_secrets(storm_round.number, act)
+        outcome = self._judge_answer(storm_round, act, record, secrets)
         # Texts are slow to make, so only what may be another session's is looked up in them.
         is_long = len(record.answer or "") >= LONG_ANSWER
         if outcome.word in ("lost", "endless") and is_long:
             messages = texts.messages(storm_round.number, act.path, _no_answer_to, "")
             own_text = "".join(text for _, text in messages)
             known_texts = {"own": own_text, "all": texts.pool}
-            outcome = self._judge_answer(storm_round, act, record, hidden, known_texts)
+            outcome = self._judge_answer(storm_round, act, record, secrets, known_texts)
         return outcome.without_text if self.storm.by_ways else outcome
 
     def _judge_answer(
@@ -184,15 +184,15 @@ class Sender:
         storm_round: Round,
         act: Act,
         record: Record,
-        hidden: Iterable[str],
+        prompt_secrets: Iterable[str],
         texts: Mapping[str, str] | None = None,
     ) -> RequestOutcome:
         return judge_answer(
             record,
-            wanted=self.storm.texts.secrets(storm_round.number, act),
-            own=hidden,
+            right_secrets=self.storm.texts.secrets(storm_round.number, act),
+            prompt_secrets=prompt_secrets,
             owners=self._owners,
-            at=self._order,
+            place=self._order,
             budget=self.storm.resolved.settings.max_answer_tokens,
             texts=texts,
         )
@@ -295,8 +295,10 @@ def _offered_models(storm: Storm, make: MakeModel) -> dict[str, MakeModel]:
     sent = Sent(str(key_name))
     slot_file = f"needlemap-storm-{storm.seed}.bin"
     ways: tuple[How, ...] = ("slot", "save", "restore")
-    models: dict[str, MakeModel] = {how: slotted(make, how, slot_file, sent) for how in ways}
-    models["other"] = other(make, storm.file().other)
+    models: dict[str, MakeModel] = {
+        how: slot_model_maker(make, how, slot_file, sent) for how in ways
+    }
+    models["other"] = other_model_maker(make, storm.file().other)
     return models
 
 

@@ -538,7 +538,7 @@ def halved(sequence: Round) -> Round:
     for act in acts:
         for turn in act.path:
             for fact in turn.facts:
-                for piece in act.streams:
+                for piece in act.pieces:
                     is_hidden = fact.number in piece.stream.facts_within(piece.tokens)
                     if piece.stream == fact.stream and not is_hidden:
                         return sequence

@@ -42,7 +42,13 @@ Answer = Callable[[Path], str | None]
 
 @dataclass(frozen=True, slots=True)
 class FactText:
-    """A fact as it stands in a text. secret: what a right answer to its question holds."""
+    """A fact as it stands in a text.
+
+    Attributes:
+        text: The sentence.
+        question: The question for it.
+        secret: What a right answer to the question holds.
+    """
 
     text: str
     question: str
@@ -82,10 +88,10 @@ class Texts:
         # Characters of a token, in the mean.
         self._letters = len(self.pool) / max(1, len(haystack.text))
         self.fact_text = lru_cache(maxsize=50_000)(self._fact_text)
-        self._keys = lru_cache(maxsize=1_000)(self._drawn_keys)
+        self._keys = lru_cache(maxsize=1_000)(self._draw_keys)
         self.stream_text = lru_cache(maxsize=64)(self._stream_text)
-        first = Stream(0, 0, 0, 400)
-        secrets = [self.fact_text(0, Fact(first, fact)).secret for fact in range(FACTS)]
+        sample = Stream(0, 0, 0, 400)
+        secrets = [self.fact_text(0, Fact(sample, fact)).secret for fact in range(FACTS)]
         shortest = min(map(len, secrets))
         if shortest < LONG_SECRET:
             raise SettingsError(
@@ -97,8 +103,8 @@ class Texts:
         """Return the tokens of a text."""
         return self.resolved.tokenizer.count(text.encode())
 
-    def _drawn_keys(self, number: int, family: int) -> list[dict[str, str]]:
-        """Return what the facts of one family are about: as many as one prompt may hold."""
+    def _draw_keys(self, number: int, family: int) -> list[dict[str, str]]:
+        """Draw the subjects of one family's facts, as many as one prompt may hold."""
         settings = self.resolved.settings
         repeat = 1_000 * number + family
         return drawn_apart(
@@ -110,16 +116,16 @@ class Texts:
         )
 
     def _fact_text(self, number: int, fact: Fact) -> FactText:
-        """Return a fact: its question is one of its family's, its answer its own."""
+        """Return the text of a fact. Its question is one of its family's; its answer is unique."""
         settings, stream = self.resolved.settings, fact.stream
         keys = self._keys(number, stream.family)[stream.rank * FACTS + fact.number]
         place = f"{number}:{stream.number}:{fact.number}"
         unique = int(sha256(f"{self.seed}:{place}".encode()).hexdigest()[:12], 16)
-        fresh = drawn(settings.draw or {}, unique, self.seed)
+        own_values = drawn(settings.draw or {}, unique, self.seed)
         values = {}
         for name, key in keys.items():
             is_in_question = f"{{{name}}}" in settings.question
-            values[name] = key if is_in_question else fresh[name]
+            values[name] = key if is_in_question else own_values[name]
         words = [fill(word, values, "keywords") for word in settings.keywords]
         return FactText(
             text=fill(settings.needle, values, "needle"),
@@ -128,7 +134,7 @@ class Texts:
         )
 
     def _stream_text(self, number: int, stream: Stream) -> str:
-        """Return a whole text: its first line, haystack, and facts in their places."""
+        """Return a whole text: a first line, then a haystack with the facts in their places."""
         random = Random(f"{self.seed}:{number}:{stream.number}")
         line = f"{random.randrange(10**LINE):0{LINE}}\n"
         facts = [f"\n{self.fact_text(number, Fact(stream, fact)).text}\n" for fact in range(FACTS)]
@@ -136,20 +142,20 @@ class Texts:
         start = random.randrange(max(1, len(self.pool) - size))
         start = self.pool.find(" ", start) + 1
         parts = [line]
-        taken = start
+        position = start
         for fact, place in zip(facts, stream.places, strict=True):
-            end = taken
+            end = position
             if place:
                 # After a space, so that no word is cut.
-                wanted = start + round(place / stream.tokens * size)
-                end = max(taken, self.pool.find(" ", wanted) + 1)
-            parts += [self.pool[taken:end], fact]
-            taken = end
-        parts.append(self.pool[taken : max(taken, start + size)])
+                target = start + round(place / stream.tokens * size)
+                end = max(position, self.pool.find(" ", target) + 1)
+            parts += [self.pool[position:end], fact]
+            position = end
+        parts.append(self.pool[position : max(position, start + size)])
         return "".join(parts)
 
     def piece_text(self, number: int, piece: Piece) -> str:
-        """Return the first tokens of a text; a fact that it is to hold is there whole."""
+        """Return the first tokens of a text, with each of its facts either whole or left out."""
         text = self.stream_text(number, piece.stream)
         if piece.tokens < piece.stream.tokens:
             text = self._first_tokens(number, piece)
@@ -172,8 +178,8 @@ class Texts:
     ) -> list[tuple[str, str]]:
         """Return a conversation: user turns, and between them the model's answers.
 
-        answers: gives an answer, None if it is not known, for which a right one stands. salt:
-        another first line, '' for the text's own.
+        answers: returns the model's answer to a conversation. If it returns None, a right answer
+        stands there. salt: another first line; '' for the text's own.
         """
         rows = list[tuple[str, str]]()
         for end, turn in enumerate(path, 1):
@@ -191,34 +197,34 @@ class Texts:
                 rows.append((part.role, f"{before}{text}{after}"))
             if end < len(path):
                 answer = answers(path[:end])
-                rows.append(("assistant", answer or self.right(number, turn)))
+                rows.append(("assistant", answer or self.right_answer(number, turn)))
         total = path[-1].total
         if total is None or len(path) > 1:
             return rows
         return self._padded(rows, number, path, total)
 
     def question(self, number: int, turn: Turn) -> str:
-        """Return what a turn asks, in the order of its facts."""
+        """Return the questions of a turn, in the order of its facts."""
         return " ".join(self.fact_text(number, fact).question for fact in turn.facts)
 
-    def right(self, number: int, turn: Turn) -> str:
-        """Return a right answer."""
+    def right_answer(self, number: int, turn: Turn) -> str:
+        """Return a right answer to a turn."""
         return " ".join(f"{self.fact_text(number, fact).secret}." for fact in turn.facts)
 
     def secrets(self, number: int, act: Act) -> tuple[str, ...]:
-        """Return what a right answer holds, in its order."""
+        """Return the secrets that a right answer to a request holds, in their order."""
         return tuple(self.fact_text(number, fact).secret for fact in act.asked_facts)
 
-    def hidden(self, number: int, act: Act) -> set[str]:
-        """Return all secrets of a prompt."""
+    def all_secrets(self, number: int, act: Act) -> set[str]:
+        """Return all secrets that a prompt holds."""
         return {
             self.fact_text(number, Fact(piece.stream, fact)).secret
-            for piece in act.streams
+            for piece in act.pieces
             for fact in piece.stream.facts_within(piece.tokens)
         }
 
     def trial(self, number: int, act: Act, repeat: int, answers: Answer) -> Trial:
-        """Return the prompt of an act, of the wanted length if it has one."""
+        """Return the prompt of a request. If its turn has a total, it has that many tokens."""
         rows = self.messages(number, act.path, answers, act.salt)
         if not self.resolved.traits.chat:
             rows = [(TEXT, _as_text(rows))]
@@ -237,9 +243,9 @@ class Texts:
     def _padded(
         self, rows: Sequence[tuple[str, str]], number: int, path: Path, total: int
     ) -> list[tuple[str, str]]:
-        """Return a conversation with words before its question, so that the server counts `total`.
+        """Return a conversation padded before its question, so that the server counts `total`.
 
-        One that is longer already stays as it is.
+        If it is longer already, return it unchanged.
         """
         role, text = rows[-1]
         question = text.rfind(self.question(number, path[-1]))

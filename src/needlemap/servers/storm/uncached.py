@@ -1,4 +1,4 @@
-"""A model of which no cache holds anything, as far as its server lets a request say so."""
+"""Send requests that no cache helps with, as far as the server lets a request say so."""
 
 from __future__ import annotations
 
@@ -34,16 +34,19 @@ class Uncached(Model):
         await self._model.open(most, show_state, show_event)
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask without a cache; as ever from when on the server refuses these fields. Raises
-        Unmeasured."""
+        """Return an answer that no cache helped with.
+
+        If the server refuses the fields for that, this and later requests have none. Raises
+        Unmeasured.
+        """
         if self._takes_fields:
             self._count += 1
             fields = {"cache_prompt": False, "cache_salt": f"{self._salt}-{self._count}"}
             request = {**fields, **decoding.request}
             try:
                 return await call_model(self._model, prompt, replace(decoding, request=request))
-            except Unmeasured as refused:
-                if refused.failure is not Failure.REJECTED:
+            except Unmeasured as error:
+                if error.failure is not Failure.REJECTED:
                     raise
                 self._takes_fields = False
         return await call_model(self._model, prompt, decoding)
@@ -53,10 +56,13 @@ class Uncached(Model):
         await self._model.close()
 
 
-def uncached(make: MakeModel, salt: str) -> MakeModel:
-    """Return what makes such a model of the settings of another. salt: '' to send no field."""
+def uncached_model_maker(make: MakeModel, salt: str) -> MakeModel:
+    """Return a maker of models that no cache helps.
 
-    def made(settings: Settings) -> Model:
+    make: of the models themselves. salt: starts the salts of their requests; '' to send no fields.
+    """
+
+    def make_uncached(settings: Settings) -> Model:
         return Uncached(settings.model_name, model=make(settings), salt=salt)
 
-    return made
+    return make_uncached

@@ -481,5 +481,5 @@ def test_halved_texts_still_hide_what_is_asked():
     assert isinstance(half, Round)
     assert sum(act.tokens for act in half.acts) < sum(act.tokens for act in made.acts)
     for act in half.acts:
-        held = {(p.stream, fact) for p in act.streams for fact in p.stream.facts_within(p.tokens)}
+        held = {(p.stream, fact) for p in act.pieces for fact in p.stream.facts_within(p.tokens)}
         assert {(fact.stream, fact.number) for fact in act.asked_facts} <= held
