@@ -95,13 +95,13 @@ class Apart(Worded):
         if self.twin:
             rows[-1] = twin_of(rows[-1], self.keywords)
         spread = self.spread_of(draw.repeat, draw.seed)
-        asked = self.asked
-        if asked is None:
-            asked = nearest_to(draw.cell.depth, spread.depths)
-        others = [number for number in range(len(rows)) if number != asked]
+        asked_number = self.asked
+        if asked_number is None:
+            asked_number = nearest_to(draw.cell.depth, spread.depths)
+        others = [number for number in range(len(rows)) if number != asked_number]
 
         texts = [fill(self.needle, values, "needle") for values in rows]
-        needle_text = texts[asked]
+        needle_text = texts[asked_number]
         last = len(rows) - 1
         if self.exact:
             # It may stand within a sentence.
@@ -112,26 +112,28 @@ class Apart(Worded):
             start = sha256(f"{seed}:{draw.repeat}:{self.line}".encode()).hexdigest()[:8]
             line = f"{start} {self.line}\n"
         # Haystack tokens make room for the line: places are counted from the prompt's start.
-        less = draw.tokens(line) / spread.anchor if line and spread.anchor else 0.0
-        asked_depth = max(0.0, draw.cell.depth - less)
-        needles = [Needle(texts[asked], asked_depth, exact=self.exact and asked == last)]
+        line_share = draw.tokens(line) / spread.anchor if line and spread.anchor else 0.0
+        asked_depth = max(0.0, draw.cell.depth - line_share)
+        needles = [
+            Needle(texts[asked_number], asked_depth, exact=self.exact and asked_number == last)
+        ]
         for number in others:
             needle = Needle(
                 texts[number],
-                max(0.0, spread.depths[number] - less),
+                max(0.0, spread.depths[number] - line_share),
                 still=True,
                 exact=self.exact and number == last,
             )
             needles.append(needle)
 
         words = [[fill(word, values, "keywords") for word in self.keywords] for values in rows]
-        question = fill(self.question, rows[asked], "question")
+        question = fill(self.question, rows[asked_number], "question")
         answer = needle_text
         if self.answer is not None:
-            answer = fill(self.answer, rows[asked], "answer")
+            answer = fill(self.answer, rows[asked_number], "answer")
         reference = Reference(
             answer,
-            tuple(words[asked]),
+            tuple(words[asked_number]),
             needle_text,
             question,
             tuple(word for number in others for word in words[number]),
@@ -160,13 +162,14 @@ class Spread:
 def spread_of(
     seed: str, repeat: int, *, anchor: int, depths: tuple[float, ...], drawn: int
 ) -> Spread:
-    """Return where the facts of a repeat stand: of two thirds of the repeats at fixed depths.
+    """Return where the facts of a repeat stand.
 
-    A third has a length of its own, up to `drawn` tokens shorter, and depths of its own, so that
-    what lies between the lengths and depths of the others is sent too. Three lengths lie in the
-    three thirds of what lies between, and three further ones halfway between these, and so on:
-    lengths that are drawn independently leave gaps in which a server may lose all. If a haystack
-    has no room for a fact in the middle, another third has one there instead of behind it.
+    Two thirds of the repeats have them at fixed depths. A third has a length of its own, up to
+    `drawn` tokens shorter, and depths of its own, so that prompts between the lengths and depths of
+    the others are sent too. Three lengths lie in the three thirds of what lies between, and three
+    further ones halfway between these, and so on: lengths that are drawn independently leave gaps
+    in which a server may lose all. If a haystack has no room for a fact in the middle, another
+    third has one there instead of behind it.
 
     >>> spread_of("1:8000", 0, anchor=7_000, depths=(0.0, 0.75, 0.99), drawn=6_000)
     Spread(anchor=7000, depths=(0.0, 0.75, 0.99))
@@ -182,25 +185,28 @@ def spread_of(
     group = repeat // (THIRD * THIRD)
     thirds = list(range(THIRD))
     Random(f"shares:{seed}:{group}").shuffle(thirds)
-    within = (Random(f"within:{seed}").random() + halved(group)) % 1
-    share = (thirds[repeat % THIRD] + within) / THIRD
+    third_share = (Random(f"within:{seed}").random() + halved(group)) % 1
+    share = (thirds[repeat % THIRD] + third_share) / THIRD
     # Lengths are spread by ratio, not by tokens.
-    shorter = anchor * (1 - ((anchor - drawn) / anchor) ** share)
+    missing_tokens = anchor * (1 - ((anchor - drawn) / anchor) ** share)
     step = SMALL_STEP if drawn < SCARCE else STEP
-    own_anchor = anchor - round(shorter) // step * step
+    own_anchor = anchor - round(missing_tokens) // step * step
     if len(depths) == 1:
         return Spread(own_anchor, depths)
 
-    inner = len(depths) - 2
+    middle_facts = len(depths) - 2
     shift = Random(f"spread:{seed}:{repeat}").random()
-    between = (round((number - shift) * MOST_DRAWN / inner, 4) for number in range(1, inner + 1))
+    middle_depths = (
+        round((number - shift) * MOST_DRAWN / middle_facts, 4)
+        for number in range(1, middle_facts + 1)
+    )
     # The last fact stands as many tokens before the end as in the other haystacks.
-    tail = (1 - depths[-1]) * anchor
-    return Spread(own_anchor, (depths[0], *between, round(1 - tail / own_anchor, 8)))
+    tail_tokens = (1 - depths[-1]) * anchor
+    return Spread(own_anchor, (depths[0], *middle_depths, round(1 - tail_tokens / own_anchor, 8)))
 
 
 def halved(number: int) -> float:
-    """Return a number's place in [0, 1), such that the first places lie far apart.
+    """Return a number's place in [0, 1). Places of the first numbers lie far apart.
 
     It is the van der Corput sequence in base 2.
 
@@ -218,9 +224,9 @@ def halved(number: int) -> float:
 def drawn_apart(
     draw: Choices, repeat: int, *, seed: int, count: int, question: str
 ) -> list[dict[str, str]]:
-    """Return values for several facts whose questions differ, drawn by seed and repeat.
+    """Draw values for several facts whose questions differ, by seed and repeat.
 
-    Raises SettingsError if there are too few.
+    Raises SettingsError if there are too few different questions.
     """
     if count == 1:
         return [drawn(draw, repeat, seed)]
@@ -229,9 +235,9 @@ def drawn_apart(
     rows: list[dict[str, str]] = []
     for _ in range(MOST_TRIES * count):
         values = drawn(draw, random.randrange(2**31), seed)
-        filled = fill(question, values, "question")
-        if filled not in questions:
-            questions.add(filled)
+        question_text = fill(question, values, "question")
+        if question_text not in questions:
+            questions.add(question_text)
             rows.append(values)
         if len(rows) == count:
             return rows

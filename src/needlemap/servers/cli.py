@@ -1,4 +1,4 @@
-"""The commands of this wing: parse, call. What a command does is elsewhere."""
+"""Parse the commands of this wing and call them. What they do is in their packages."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def _check(typed: CheckFlags, **flags: Any) -> int:
     from needlemap.servers.check.command import check_command
 
     refuse_strangers(typed.out, typed.trust_run, begun_in(typed.out))
-    held = hold_folder(None if typed.plan else typed.out)  # its seed is drawn, or read there
-    with limited_to(60 * (typed.minutes or 0), "--minutes"), held:
+    # The folder is held before its seed is drawn, or read there.
+    hold = hold_folder(None if typed.plan else typed.out)
+    with limited_to(60 * (typed.minutes or 0), "--minutes"), hold:
         return check_command(typed, flags | listed_model(None, flags, command="check"))
 
 
@@ -67,8 +68,9 @@ def _storm(
         with limited_to(60 * typed.minutes, "--minutes"):
             return shrink_command(folder, typed, flags)
     refuse_strangers(typed.out, typed.trust_run, ALL_FAMILIES)
-    held = hold_folder(None if typed.plan else typed.out)  # its seed is drawn, or read there
-    with limited_to(60 * typed.minutes, "--minutes"), held:
+    # The folder is held before its seed is drawn, or read there.
+    hold = hold_folder(None if typed.plan else typed.out)
+    with limited_to(60 * typed.minutes, "--minutes"), hold:
         return storm_command(typed, flags | listed_model(None, flags, command="storm"))
 
 
@@ -85,11 +87,11 @@ def _ab(typed: AbFlags, preset: Preset = None, **flags: Any) -> int:
     from needlemap.asking.chosen import models_to_ask
     from needlemap.servers.ab.command import LONG_AB, ab_command
 
-    named = preset or LONG_AB
+    preset_or_default = preset or LONG_AB
     settle = partial(models_to_ask, trusted=typed.trust_run)
     plain = None if preset else partial(settle, None)
-    with limited_by(named, flags):
-        return ab_command(typed, flags, partial(settle, named), plain)
+    with limited_by(preset_or_default, flags):
+        return ab_command(typed, flags, partial(settle, preset_or_default), plain)
 
 
 def _gauge(

@@ -1,4 +1,4 @@
-"""The reports of folders that a check, a storm or an ab has left."""
+"""Report the folders of a check, a storm or an ab."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flags of `check`, `storm` and `ab`, and what they add to `replay`."""
+"""Declare the flags of `check`, `storm` and `ab`, and those that they add to `replay`."""
 
 from __future__ import annotations
 
@@ -183,18 +183,20 @@ class StormFlags:
     trust_run: TrustRun = False
 
     def __post_init__(self) -> None:
-        """Raises SettingsError for a flag that shrinking, or a storm, does not read."""
+        """Raise SettingsError for a flag that shrinking, or a storm, does not read."""
         if self.command is not None and not self.shrink:
             raise SettingsError(
                 "--command starts a server whose fault is shrunk: type needlemap storm FOLDER "
                 "--shrink --command '...', or start the server yourself"
             )
-        for each in fields(self) if self.shrink else ():
-            read = each.name in ("shrink", "minutes", "own", "command", "trust_run")
-            if not read and getattr(self, each.name) != each.default:
+        if not self.shrink:
+            return
+        for field in fields(self):
+            is_read = field.name in ("shrink", "minutes", "own", "command", "trust_run")
+            if not is_read and getattr(self, field.name) != field.default:
                 raise SettingsError(
                     f"--shrink replays FOLDER as it was asked and writes into it: leave "
-                    f"{flag_name(each.name)} out, as in: "
+                    f"{flag_name(field.name)} out, as in: "
                     f"needlemap storm FOLDER --shrink --minutes 10"
                 )
 
@@ -238,8 +240,11 @@ class WorstFlags:
     worst: bool = flag(False, "The prompt that shows the fault of --probe or --arm best.")
 
     def find_place(self, folder: Path) -> tuple[Path, str, float, int] | None:
-        """Return the family's folder, length, depth in percent and repeat; None if none of these
-        flags is typed. Raises NeedlemapError."""
+        """Return the family's folder, length, depth in percent and repeat of the worst prompt.
+
+        If none of these flags is typed, return None. Raises NeedlemapError if the folder has no
+        such prompt.
+        """
         from needlemap.servers.ab.file import AB, worst_of_ab
         from needlemap.servers.check.asking import worst_in
 
@@ -247,8 +252,8 @@ class WorstFlags:
             way, place = worst_of_ab(folder, self.arm)
             return folder / way, *place
         if self.worst and self.probe is not None:
-            found = worst_in(folder, self.probe)
-            return folder / found.way, str(found.length_tokens), percent(found.depth), found.repeat
+            worst = worst_in(folder, self.probe)
+            return folder / worst.way, str(worst.length_tokens), percent(worst.depth), worst.repeat
         if self.worst or self.probe is not None or self.arm is not None:
             raise SettingsError(
                 "Which prompt? Give --probe NAME --worst of a check, or --arm NAME --worst of an "

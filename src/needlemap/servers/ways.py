@@ -159,7 +159,7 @@ class Way:
 
 
 def move_between(first: WayReply, second: WayReply) -> Move | None:
-    """Return how far two replies lie apart; None if there is nothing to compare.
+    """Return how far two replies lie apart, or None if there is nothing to compare.
 
     A token that only one side lists is at most as likely on the other as the last it lists there.
 
@@ -236,7 +236,7 @@ def judge_ways(
     tolerance: float = TOLERANCE[COARSEST],
     ways: Sequence[str] = (),
 ) -> list[Way]:
-    """Return what each way came to, compared with the same prompts alone and cold.
+    """Judge each way by comparing its replies with those to the same prompts alone and cold.
 
     The first row is that of the cold repeats.
 
@@ -315,10 +315,10 @@ def noise_row(noise: Sequence[Move], *, limit: float, left_out: int) -> Way:
 
 
 def yardstick_of(reply: WayReply, alone: Mapping[PromptCopy, WayReply]) -> WayReply | None:
-    """Return what a reply is compared with; None if it is not known.
+    """Return the reply that a reply is compared with, or None if there is none.
 
-    For an answer that was sent as a prompt it is what was generated, else the same prompt alone
-    and cold.
+    An answer that was sent as a prompt is compared with the steps at which it was generated, any
+    other reply with that to the same prompt alone and cold.
     """
     if reply.way == PREFILLED:
         return replace(reply, steps=reply.generated) if reply.generated else None
@@ -384,8 +384,8 @@ def compare_way(
                 for reply in replies
                 if reply.copy and (copy_yardstick := yardstick_of(reply, alone))
             ]
-            came_again = is_confirmed(replays, repeats.get(prompt, ()), limit)
-            comparison.confirmed += came_again or is_copied(copies, limit)
+            is_repeated = is_confirmed(replays, repeats.get(prompt, ()), limit)
+            comparison.confirmed += is_repeated or is_copied(copies, limit)
     return comparison
 
 
@@ -404,7 +404,7 @@ def judge_way(
     repeats: Mapping[int, Sequence[WayReply]],
     limit: float,
 ) -> Way:
-    """Return what a way came to, compared with the prompts alone.
+    """Judge one way by comparing its replies with those to the prompts alone.
 
     by_prompt: the replies of the way, with replays and copies.
     """
@@ -460,7 +460,7 @@ def in_words(
     confirmed: int,
     limit: float,
 ) -> str:
-    """Return what a way came to: its moves beyond the limit, and those that came again."""
+    """Return in words how many prompts of a way moved, and how many of these moved again."""
     has_steps = any(reply.steps for reply in replies)
     kinds = "moved" if has_steps else "texts differ"
     words = f"{beyond} of {n} {kinds} beyond {limit:.2g} nats, {confirmed} of them again"
@@ -483,7 +483,7 @@ def why_untested(way: str, replies: Sequence[WayReply]) -> str:
 
 
 def word_of(n: int, *, beyond: int, confirmed: int) -> Word:
-    """Return the word of a way of n prompts, of which some moved, and some of these again."""
+    """Return the word of a way. beyond: prompts that moved. confirmed: those that moved again."""
     if confirmed >= LEAST_CONFIRMED and n >= LEAST:
         return FAIL
     if confirmed or beyond > n / LEAST:
@@ -492,28 +492,30 @@ def word_of(n: int, *, beyond: int, confirmed: int) -> Word:
 
 
 def is_copied(copies: Sequence[tuple[WayReply, WayReply]], limit: float) -> bool:
-    """Return True if each copy of a prompt moves beyond the limit too; False without a copy.
+    """Return True if there are copies of a prompt, and each moves beyond the limit too.
 
     copies: the yardstick of each copy, and the reply to it.
     """
-    return bool(copies) and all(_nats(yardstick, reply) > limit for yardstick, reply in copies)
+    return bool(copies) and all(
+        _nats_between(yardstick, reply) > limit for yardstick, reply in copies
+    )
 
 
 def is_confirmed(replays: Sequence[WayReply], repeats: Sequence[WayReply], limit: float) -> bool:
     """Return True if each replay of a way lies beyond the limit from each cold repeat.
 
-    A prompt whose own cold repeats lie as far apart is the server's noise: it is not confirmed,
-    nor is one without replays or without cold repeats.
+    If the cold repeats lie as far apart themselves, that is the server's noise, and the move is not
+    confirmed. Without replays or without cold repeats it is not confirmed either.
     """
     if not replays or not repeats:
         return False
-    is_steady = all(_nats(first, second) <= limit for first, second in pairwise(repeats))
+    is_steady = all(_nats_between(first, second) <= limit for first, second in pairwise(repeats))
     return is_steady and all(
-        _nats(repeat, replay) > limit for repeat in repeats for replay in replays
+        _nats_between(repeat, replay) > limit for repeat in repeats for replay in replays
     )
 
 
-def _nats(first: WayReply, second: WayReply) -> float:
+def _nats_between(first: WayReply, second: WayReply) -> float:
     move = move_between(first, second)
     return move.nats if move else 0.0
 
@@ -545,7 +547,7 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
 def length_bands(
     prompt_tokens: Sequence[int], moves: Sequence[Move], *, limit: float
 ) -> tuple[MoveBand, ...]:
-    """Return how much moved by the length of the prompt."""
+    """Return the moves by the length of the prompt, in bands."""
     bands = []
     for start, stop in pairwise((*BANDS, inf)):
         nats = [
@@ -559,7 +561,7 @@ def length_bands(
 
 
 def position_bands(replies: Iterable[WayReply], limit: float) -> tuple[MoveBand, ...]:
-    """Return how much moved in answers that were sent as a prompt, by the position of the token."""
+    """Return the moves in answers that were sent as a prompt, by the position of the token."""
     nats_from = defaultdict[int, list[float]](list)
     for reply in replies:
         rows = zip(reply.positions, reply.generated, reply.steps, strict=True)
