@@ -183,13 +183,13 @@ class LMDeployModel(Model):
         engine = self._engine
         session = engine.session_mgr.get()
         tokens: list[int] = []
-        last: Any = None
-        reached = False
+        last_output: Any = None
+        has_stopped = False
         try:
             request = await engine.preprocess(
                 None,
                 session,
-                gen_config=generation(self._package, decoding),
+                gen_config=generation_config(self._package, decoding),
                 input_ids=ids.tolist(),
             )
             config = request.gen_config
@@ -203,10 +203,11 @@ class LMDeployModel(Model):
                     **request.inputs,
                 ) as outputs,
             ):
-                async for last in outputs:
-                    tokens += last.token_ids
-                    if not reached and stops.reached(tokens, len(last.token_ids)):
-                        reached = True
+                async for last_output in outputs:
+                    new_tokens = last_output.token_ids
+                    tokens += new_tokens
+                    if not has_stopped and stops.reached(tokens, len(new_tokens)):
+                        has_stopped = True
                         await handle.async_cancel(session.session_id)
         except Unmeasured:
             raise
@@ -220,11 +221,12 @@ class LMDeployModel(Model):
             raise asyncio.CancelledError
 
         cached_tokens = None
-        if last is not None and last.req_metrics is not None:
-            cached_tokens = last.req_metrics.cached_tokens
-        if reached:
+        if last_output is not None and last_output.req_metrics is not None:
+            cached_tokens = last_output.req_metrics.cached_tokens
+        if has_stopped:
             return tokens, "stop", cached_tokens
-        failure = ended(last.status.name if last is not None else "no output")
+        state = last_output.status.name if last_output is not None else "no output"
+        failure = failure_of_state(state)
         if failure is not None:
             raise failure
         if tokens and tokens[-1] in (config.stop_token_ids or ()):
@@ -265,7 +267,7 @@ def library() -> Any:
 def open_pipeline(
     name: str, engine: str, options: Mapping[str, Any], *, trust_remote_code: bool
 ) -> Any:
-    """Return a pipeline with the model loaded. Raises SettingsError."""
+    """Return a pipeline with the model loaded. Raises SettingsError if it cannot be loaded."""
     package = library()
     config = engine_config(package, engine, options=options)
     try:
@@ -310,7 +312,7 @@ def engine_config(package: Any, engine: str, options: Mapping[str, Any]) -> Any:
         ) from None
 
 
-def generation(package: Any, decoding: Decoding) -> Any:
+def generation_config(package: Any, decoding: Decoding) -> Any:
     """Return LMDeploy's configuration of an answer, which is greedy at temperature 0.
 
     Raises Unmeasured for request fields or values that LMDeploy does not take.
@@ -347,7 +349,7 @@ def refusal(error: Exception) -> Unmeasured:
     return Unmeasured(failure, scrub(f"lmdeploy: {code or type(error).__name__}: {cause}"))
 
 
-def ended(state: str) -> Unmeasured | None:
+def failure_of_state(state: str) -> Unmeasured | None:
     """Return the failure that an engine's last state stands for, or None for a whole answer."""
     if state in ("SUCCESS", "FINISH"):
         return None

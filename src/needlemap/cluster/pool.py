@@ -55,9 +55,9 @@ class Replica:
         model: Its model, which Dask holds in the worker.
         slots: How many prompts it answers at a time.
         calls: The calls that it has not answered yet.
-        gone: True once the worker is lost.
+        is_gone: True once the worker is lost.
         open: How many prompts it answers now.
-        alone: True while one prompt has it to itself.
+        is_alone: True while one prompt has it to itself.
         used_s: When its last prompt ended, or when it was loaded, on the monotonic clock.
         texts: The long texts that were sent to it; each is sent once.
     """
@@ -67,18 +67,18 @@ class Replica:
     model: Future[Any]
     slots: int
     calls: set[asyncio.Future[Any]] = field(default_factory=set)
-    gone: bool = False
+    is_gone: bool = False
     open: int = 0
-    alone: bool = False
+    is_alone: bool = False
     used_s: float = field(default_factory=time.monotonic)
     texts: WeakKeyDictionary[TokenText, asyncio.Task[Future[Any]]] = field(
         default_factory=WeakKeyDictionary
     )
 
     @property
-    def room(self) -> bool:
+    def has_room(self) -> bool:
         """Return True if the replica can take one more prompt."""
-        return self.open < self.slots and not self.alone
+        return self.open < self.slots and not self.is_alone
 
 
 class Replicas(Model):
@@ -122,8 +122,8 @@ class Replicas(Model):
         self._show_event = show_event
         if self._cluster.count is not None:
             # A later batch of prompts does not lower the number of replicas.
-            least = 1 if self._watching is None else self.replicas
-            self.replicas = min(self._cluster.count, max(most, least))
+            earlier_count = 1 if self._watching is None else self.replicas
+            self.replicas = min(self._cluster.count, max(most, earlier_count))
         if self._watching is not None:
             return
         for note in self._cluster.notes():
@@ -204,7 +204,7 @@ class Replicas(Model):
 
         self._homes[lane] = replica
         replica.open += 1
-        replica.alone = alone
+        replica.is_alone = alone
         try:
             while alone and replica.open > 1 and replica.address in self._pool:
                 await self._wait_for_change(_IDLE_S)
@@ -222,12 +222,12 @@ class Replicas(Model):
         if home is not None and home.room and home.address in self._pool:
             return home
         homes = list(self._homes.values())
-        free = [replica for replica in self._pool.values() if replica.room]
-        unclaimed = [replica for replica in free if homes.count(replica) < replica.slots]
+        free_replicas = [replica for replica in self._pool.values() if replica.has_room]
+        unclaimed = [replica for replica in free_replicas if homes.count(replica) < replica.slots]
         if unclaimed:
             return min(unclaimed, key=homes.count)
         idle_since_s = time.monotonic() - _IDLE_S
-        for replica in free:
+        for replica in free_replicas:
             if replica.used_s < idle_since_s:
                 return replica
         return None
@@ -236,7 +236,7 @@ class Replicas(Model):
         """Count one open prompt less. alone: True if the prompt had the replica to itself."""
         replica.open -= 1
         if alone:
-            replica.alone = False
+            replica.is_alone = False
         replica.used_s = time.monotonic()
         self._changed.set()
 
@@ -276,27 +276,27 @@ class Replicas(Model):
         Raises Lost as soon as the replica is known to be gone, because Dask would try to reach it
         for half a minute. If the worker lives after all, it loads its model again.
         """
-        if replica.gone:
+        if replica.is_gone:
             raise Lost(replica.name)
-        running = asyncio.ensure_future(call)
-        replica.calls.add(running)
+        future = asyncio.ensure_future(call)
+        replica.calls.add(future)
         try:
-            return await running
+            return await future
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if not replica.gone or (task is not None and task.cancelling()):
+            if not replica.is_gone or (task is not None and task.cancelling()):
                 raise
             raise Lost(replica.name) from None
         except Exception as error:
             self._forget(replica.address)
             raise Lost(f"{replica.name} ({type(error).__name__}: {error})") from None
         finally:
-            replica.calls.discard(running)
+            replica.calls.discard(future)
 
     def _forget(self, address: str) -> None:
         replica = self._pool.pop(address, None)
         if replica is not None:
-            replica.gone = True
+            replica.is_gone = True
             for call in replica.calls:
                 call.cancel()
         self._homes = {lane: home for lane, home in self._homes.items() if home is not replica}
@@ -339,18 +339,18 @@ class Replicas(Model):
         """Load the model on a worker. An error in loading it ends the run."""
         try:
             model = self._client.submit(load, self._recipe, workers=[address], pure=False)
-            loaded: ReplicaReport = await self._client.submit(
+            replica_report: ReplicaReport = await self._client.submit(
                 report, model, workers=[address], pure=False
             )
-            if loaded.problem:
-                raise NeedlemapError(f"On {loaded.host}: {loaded.problem}")
+            if replica_report.problem:
+                raise NeedlemapError(f"On {replica_report.host}: {replica_report.problem}")
         except NeedlemapError as error:
             self._problem = error
         except Exception as error:
             words = f"{type(error).__name__}: {error}"
             self._problem = NeedlemapError(f"Worker {name} cannot load the model: {words}")
         else:
-            for attribute, value in loaded.attributes.items():
+            for attribute, value in replica_report.attributes.items():
                 setattr(self, attribute, value)
             self._pool[address] = Replica(address, name, model=model, slots=self._slots)
             self._loaded.add(name)

@@ -256,7 +256,7 @@ def job_states(jobs: Sequence[str]) -> dict[str, JobState]:
     if missing:
         names = ",".join(arrays(missing))
         accounting = output_of("sacct", "-n", "-X", "-P", "--format=JobID,State", "-j", names)
-        states |= accounted(accounting)
+        states |= ended_states(accounting)
     return {job: states.get(job, _GONE) for job in jobs}
 
 
@@ -318,7 +318,7 @@ def _states_in(text: str | None) -> dict[str, JobState]:
     return {job: state_of(*words) for job, *words in rows}
 
 
-def accounted(text: str | None) -> dict[str, JobState]:
+def ended_states(text: str | None) -> dict[str, JobState]:
     """Return the states of jobs that ended, as `_states_in` does.
 
     A job that the controller has forgotten does not run, even if the accounting reports that it

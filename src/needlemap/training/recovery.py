@@ -129,10 +129,10 @@ class Items:
 
     def __init__(self, tokenizer: Any, **settings: Any) -> None:
         """Build the items. Raises SettingsError for wrong settings, and for those in `OWN`."""
-        refused = sorted(set(OWN) & set(settings))
-        if refused:
+        refused_names = sorted(set(OWN) & set(settings))
+        if refused_names:
             raise SettingsError(
-                f"needlemap.recovery takes no {', '.join(refused)}: the model is `forward`, "
+                f"needlemap.recovery takes no {', '.join(refused_names)}: the model is `forward`, "
                 f"nothing is written, and the scorer is 'recovery'. Leave it out."
             )
         with TemporaryDirectory(prefix="needlemap-") as folder:
@@ -197,10 +197,10 @@ def given_answer(forward: Forward, chat: Chat, request: Trial) -> Answer:
     return Answer("", prompt_tokens=len(prompt_ids), forced=forced, logprobs=logprobs)
 
 
-def as_rows(output: Any, least: int) -> Any:
+def as_rows(output: Any, needed: int) -> Any:
     """Return the output of `forward` as an array, (tokens, vocabulary).
 
-    least: how many rows at the end are needed. Raises SettingsError if they are not
+    needed: how many rows at the end. Raises SettingsError if they are not
     log-probabilities.
     """
     # A tensor of torch may be of another type, or on another device.
@@ -209,12 +209,12 @@ def as_rows(output: Any, least: int) -> Any:
     rows = np.asarray(output, np.float32)
     if rows.ndim == 3 and len(rows) == 1:
         rows = rows[0]
-    if rows.ndim != 2 or len(rows) < least:
+    if rows.ndim != 2 or len(rows) < needed:
         raise SettingsError(
             f"`forward` returned an array of shape {rows.shape}. It takes a list of token ids and "
-            f"returns log-probabilities, (tokens, vocabulary), at least the last {least} rows."
+            f"returns log-probabilities, (tokens, vocabulary), at least the last {needed} rows."
         )
-    if np.isnan(rows[-least:]).any():
+    if np.isnan(rows[-needed:]).any():
         raise SettingsError("`forward` returned log-probabilities that are no numbers (NaN).")
     return rows
 
@@ -271,7 +271,7 @@ def length_recovery(length_tokens: int, items: Sequence[tuple[int, Row]]) -> Len
 def by_haystack(items: Sequence[tuple[int, Row]]) -> Array:
     """Return items as an array, (haystacks, items, 3).
 
-    It is NaN at the end if a haystack has fewer items than another.
+    If a haystack has fewer items than another, its row ends with NaN.
     """
     numbers = sorted({number for number, _ in items})
     rows_by_haystack: dict[int, list[Row]] = {number: [] for number in numbers}

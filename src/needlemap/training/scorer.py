@@ -87,7 +87,7 @@ def gains(answer: Answer, reference: Reference) -> tuple[float, float]:
 def value_places(logprobs: Logprobs | None, reference: Reference) -> list[int]:
     """Return which tokens of a given answer hold its value, by its keywords.
 
-    Return an empty list if that is unknown. All tokens count then.
+    If that is unknown, return an empty list. All tokens count then.
     """
     tokens = logprobs.tokens if logprobs else ()
     return places_of_words(tokens, reference.keywords)

@@ -40,7 +40,7 @@ from needlemap.cluster.lmdeploy import (  # noqa: E402
     OURS,
     LMDeployModel,
     engine_config,
-    generation,
+    generation_config,
     refusal,
 )
 from needlemap.models.hf import HuggingFaceModel  # noqa: E402
@@ -161,9 +161,9 @@ def test_every_refusal_that_is_told_apart_is_one_of_the_engines_own() -> None:
 
 
 def test_answers_are_greedy_unless_there_is_a_temperature() -> None:
-    greedy = generation(lmdeploy, Decoding(max_answer_tokens=9))
+    greedy = generation_config(lmdeploy, Decoding(max_answer_tokens=9))
     assert (greedy.do_sample, greedy.max_new_tokens) == (False, 9)
-    drawn = generation(lmdeploy, Decoding(temperature=0.7, seed=3, request={"top_p": 0.9}))
+    drawn = generation_config(lmdeploy, Decoding(temperature=0.7, seed=3, request={"top_p": 0.9}))
     assert (drawn.do_sample, drawn.temperature, drawn.random_seed, drawn.top_p) == (
         True,
         0.7,
@@ -182,7 +182,7 @@ def test_answers_are_greedy_unless_there_is_a_temperature() -> None:
 )
 def test_unknown_request_fields_are_refused(request_fields: dict[str, Any], message: str) -> None:
     with pytest.raises(Unmeasured, match=message) as refused:
-        generation(lmdeploy, Decoding(request=request_fields))
+        generation_config(lmdeploy, Decoding(request=request_fields))
     assert refused.value.failure is Failure.REJECTED
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from needlemap.cluster import Phase
-from needlemap.cluster.slurm import accounted, job_states
+from needlemap.cluster.slurm import ended_states, job_states
 
 GRID = ("--lengths", "300:500:5", "--depths", "0:100:8")  # 40 trials
 ON = ("--slurm", "-p", "main")
@@ -241,7 +241,7 @@ def test_queue_and_accounting_agree_on_how_a_job_ended(slurm, until):
     job = slurm("sbatch", "--parsable", "-p", "main", "-o", "/dev/null", "--wrap", "true").strip()
     until(lambda: job_states([job])[job].word == "COMPLETED")
     listed = ("sacct", "-n", "-X", "-P", "--format=JobID,State", "-j", job)
-    found = until(lambda: accounted(slurm(*listed)))
+    found = until(lambda: ended_states(slurm(*listed)))
     assert (found[job].phase, found[job].word) == (Phase.ENDED, "COMPLETED")
     assert job_states(["999999"])["999999"].phase is Phase.ENDED
 
