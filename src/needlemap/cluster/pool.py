@@ -219,7 +219,7 @@ class Replicas(Model):
         Return None if all are busy.
         """
         home = self._homes.get(lane)
-        if home is not None and home.room and home.address in self._pool:
+        if home is not None and home.has_room and home.address in self._pool:
             return home
         homes = list(self._homes.values())
         free_replicas = [replica for replica in self._pool.values() if replica.has_room]
