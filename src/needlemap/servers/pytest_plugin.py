@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-class _Started:
+class _StartedServers:
     """The servers that commands of a session started, and a folder for its runs."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
@@ -54,7 +54,7 @@ class _Started:
         self._urls: dict[tuple[str, str | None], str] = {}
 
     def url(self, command: str, base_url: str | None) -> str:
-        """Return the address at which a command serves; it is started once."""
+        """Return the address of the server that a command starts. Each is started once."""
         from needlemap.models.started import started
 
         key = command, base_url
@@ -81,14 +81,14 @@ class _Started:
 
 
 @pytest.fixture(scope="session")
-def _needle_started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Started]:
+def _needle_started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_StartedServers]:
     """Yield the servers of a session. They end with it; runs stay in a temporary folder."""
     with ExitStack() as stack:
-        yield _Started(tmp_path_factory.mktemp("needlemap"), stack)
+        yield _StartedServers(tmp_path_factory.mktemp("needlemap"), stack)
 
 
 @pytest.fixture
-def needle_server(request: pytest.FixtureRequest, _needle_started: _Started) -> NeedleServer:
+def needle_server(request: pytest.FixtureRequest, _needle_started: _StartedServers) -> NeedleServer:
     """Return a server, model or command to make claims of.
 
     For example: `needle_server.assert_no_worse("golden/m", margin=2)`. By default it is that of
@@ -108,12 +108,16 @@ class NeedleServer:
     """
 
     def __init__(
-        self, here: Path, running: _Started, asked: dict[str, str | None], settings: dict[str, Any]
+        self,
+        test_folder: Path,
+        servers: _StartedServers,
+        model_flags: dict[str, str | None],
+        settings: dict[str, Any],
     ) -> None:
-        # The folder of the test, where goldens are looked for.
-        self._here = here
-        self._running = running
-        self._asked = asked
+        # Goldens are looked for there.
+        self._test_folder = test_folder
+        self._servers = servers
+        self._model_flags = model_flags
         self._settings = settings
 
     def __call__(
@@ -134,10 +138,12 @@ class NeedleServer:
         """
         if model is not None and "://" in model:
             model, base_url = None, model
-        asked = {"model": model, "base_url": base_url, "command": command}
-        if not any(asked.values()):
-            asked = self._asked
-        return NeedleServer(self._here, self._running, asked, {**self._settings, **settings})
+        model_flags = {"model": model, "base_url": base_url, "command": command}
+        if not any(model_flags.values()):
+            model_flags = self._model_flags
+        return NeedleServer(
+            self._test_folder, self._servers, model_flags, {**self._settings, **settings}
+        )
 
     def assert_no_worse(
         self,
@@ -151,7 +157,7 @@ class NeedleServer:
 
         lengths: only these of its lengths.
         """
-        run, compared = self._compared(golden, margin, lengths)
+        run, compared = self._compare_with_golden(golden, margin, lengths)
         # There is a margin, so there is a verdict.
         assert compared.verdict is not None
         settle = partial(_settle, compared.verdict, "compare", on_undecided)
@@ -163,7 +169,7 @@ class NeedleServer:
         """Fail if more than so many percent of its answers differ from a golden's by a letter."""
         from needlemap.commands.compare import same_answers
 
-        run, compared = self._compared(golden, 2.0, lengths)
+        run, compared = self._compare_with_golden(golden, 2.0, lengths)
         verdict = same_answers(compared.comparison, percent)
         settle = partial(_settle, verdict, "compare", "fail")
         settle(lambda: _failure_text(f"beside {golden}", run, compared))
@@ -190,15 +196,17 @@ class NeedleServer:
         from needlemap.servers.check.haystack import QUICK_LENGTH, Options
         from needlemap.sync import run_coroutine
 
-        with _failing():
+        with _fail_in_words():
             flags = {**self._flags(), "limit_time": 60 * minutes}
             quick = max_length is None and not probes
             longest = longest_of(max_length, quick=False)
             options = Options(QUICK_LENGTH if quick else longest, quick=quick)
             options = replace(options, probes=probes or (), require=probes or ())
             with limited_to(60 * minutes, "minutes"):
-                asked, _ = beside_the_gauge(CheckOptions(flags, options), self._serves_gauge)
-                check = Check.of(asked, self._folder("check", max_length, probes))
+                check_options, _ = beside_the_gauge(
+                    CheckOptions(flags, options), self._serves_gauge
+                )
+                check = Check.of(check_options, self._folder("check", max_length, probes))
                 asking = ProbesOnSchedule(check)
                 checked = run_coroutine(asking.run())
 
@@ -211,8 +219,8 @@ class NeedleServer:
 
     @property
     def _serves_gauge(self) -> bool | None:
-        """Return True if the command serves the gauge; None if the model's name decides."""
-        return _GAUGE in (self._asked["command"] or "") or None
+        """Return True if the command serves the gauge, or None if the model's name decides."""
+        return _GAUGE in (self._model_flags["command"] or "") or None
 
     def assert_storm(
         self,
@@ -229,22 +237,22 @@ class NeedleServer:
         from needlemap.deadline import limited_to
         from needlemap.reports.renderers.text import to_text
         from needlemap.servers.flags import StormFlags
-        from needlemap.servers.storm.command import asked_of
+        from needlemap.servers.storm.command import options_of
         from needlemap.servers.storm.report import storm_report
         from needlemap.servers.storm.storm import Storm
         from needlemap.servers.storm.storming import StormInRounds
         from needlemap.sync import run_coroutine
 
-        with _failing(), limited_to(60 * minutes, "minutes"):
+        with _fail_in_words(), limited_to(60 * minutes, "minutes"):
             typed = StormFlags(max_length, minutes, f"rate<{rate:g}%", gauge=self._serves_gauge)
-            storm = Storm.of(asked_of(typed, self._flags()), self._folder("storm", max_length))
+            storm = Storm.of(options_of(typed, self._flags()), self._folder("storm", max_length))
             asking = StormInRounds(storm)
             result = run_coroutine(asking.run())
         report = storm_report(storm.folder.path, asking.document(result))
         text = asking.missed or to_text(report, _WIDE).rstrip()
         _settle(result.verdict, "storm", on_undecided, lambda: text)
 
-    def _compared(
+    def _compare_with_golden(
         self, golden: str | Path, margin: float, lengths: str | None
     ) -> tuple[Run, Compared]:
         """Run the golden's prompts, and compare the answers.
@@ -253,8 +261,8 @@ class NeedleServer:
         """
         from needlemap import compare, run
 
-        with _failing():
-            golden_run = self._here / golden
+        with _fail_in_words():
+            golden_run = self._test_folder / golden
             if not golden_run.is_dir():
                 golden_run = Path(golden)
             if golden_run.is_relative_to(Path.cwd()):
@@ -268,40 +276,45 @@ class NeedleServer:
                 "trust_run": "prompts",
                 "out": self._folder("run", str(golden_run), lengths),
             }
-            made = run(**settings)
-            return made, compare(golden_run, made, margin=margin)
+            test_run = run(**settings)
+            return test_run, compare(golden_run, test_run, margin=margin)
 
     def _flags(self) -> dict[str, Any]:
-        """Return model and address as settings; a command is started.
+        """Return model and address as settings, after starting the command if there is one.
 
-        Fails the test if neither is given.
+        If neither model nor address is given, fail the test.
         """
         from needlemap.asking.discovery import listed_model
         from needlemap.settings.older_names import translate
 
-        model, base_url, command = (self._asked[name] for name in ("model", "base_url", "command"))
+        model, base_url, command = (
+            self._model_flags[name] for name in ("model", "base_url", "command")
+        )
         if command is not None:
-            base_url = self._running.url(command, base_url)
-        asked = {"model": model, "base_url": base_url}
-        typed = {name: value for name, value in asked.items() if value}
+            base_url = self._servers.url(command, base_url)
+        values = {"model": model, "base_url": base_url}
+        typed = {name: value for name, value in values.items() if value}
         flags = translate({**typed, "quiet": True, **self._settings}, {})
         flags |= listed_model(None, flags)
         if "model" not in flags:
             _fail(_NO_MODEL)
         return flags
 
-    def _folder(self, *what: object) -> Path:
-        """Return a folder of this session for one experiment on one model."""
+    def _folder(self, *parts: object) -> Path:
+        """Return a folder of this session for one experiment on one model.
+
+        parts: what tells experiments apart, a command's name first.
+        """
         from hashlib import sha256
 
-        experiment = repr((what, self._asked, sorted(self._settings.items())))
+        experiment = repr((parts, self._model_flags, sorted(self._settings.items())))
         digest = sha256(experiment.encode()).hexdigest()[:12]
-        return self._running.folder / f"{what[0]}-{digest}"
+        return self._servers.folder / f"{parts[0]}-{digest}"
 
 
 @contextmanager
-def _failing() -> Iterator[None]:
-    """Fail a test by needlemap's errors in words, without a traceback."""
+def _fail_in_words() -> Iterator[None]:
+    """Turn needlemap's errors into failures of the test, without a traceback."""
     from needlemap.errors import NeedlemapError, in_python
 
     try:
@@ -320,7 +333,7 @@ def _fail(message: str) -> NoReturn:
 def _settle(
     verdict: Verdict, command: str, on_undecided: Undecided, text: Callable[[], str]
 ) -> None:
-    """End a test by a verdict. text: what else is known, after the verdict's line."""
+    """Fail, skip or pass a test by a verdict. text: makes the lines after the verdict's."""
     from needlemap.stats.verdicts import NOT_ENOUGH_DATA, exit_code
     from needlemap.text import printable
 
@@ -333,7 +346,7 @@ def _settle(
 
 
 def _failure_text(head: str, run: Run, compared: Compared) -> str:
-    """Return what a failed comparison shows: the report, the map, and the first prompt again."""
+    """Return the text of a failed comparison: report, maps, and a command for the first change."""
     from needlemap.records.families import families_of
     from needlemap.reports.comparison import comparison_report
     from needlemap.reports.renderers.text import to_text
@@ -360,9 +373,9 @@ def _map(folder: Path) -> str:
 
 
 def _check_text(path: Path, checked: Checked, reference: str, stopped: str) -> str:
-    """Return what a check that did not pass shows.
+    """Return the text of a check that did not pass.
 
-    That is why not all was sent, its report, and the maps of what the deciding probes missed.
+    It is why not all was sent, the report, and the maps of the deciding probes' worst prompts.
     """
     from needlemap.reports.renderers.text import to_text
     from needlemap.servers.check.report import check_report

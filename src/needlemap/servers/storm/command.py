@@ -63,7 +63,7 @@ _AROUND = 100
 
 def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
     """Send the rounds, and report the rate and what was found. Return the verdict's exit code."""
-    storm = Storm.of(asked_of(typed, flags), typed.out)
+    storm = Storm.of(options_of(typed, flags), typed.out)
     settings = storm.resolved.settings
     if storm.resolved.tokenizer.name == ANY and settings.tokenizer == ANY:
         tell(f"note: lengths count {ANY}'s tokens: give --tokenizer to aim at the edges of blocks")
@@ -85,10 +85,10 @@ def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
     return show_verdict(asking, result, typed)
 
 
-def asked_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
-    """Return what is typed as what a storm is asked to do, with what the server says of itself.
+def options_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
+    """Return the options of a storm from what was typed and what the server reports of itself.
 
-    Raises SettingsError.
+    Raises SettingsError for wrong flags.
     """
     settings, note, gauge_length = gauge_flags(flags, typed.gauge)
     is_gauge = gauge_length > 0
@@ -121,7 +121,9 @@ def asked_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
 
 
 def wanted_rate(until: str) -> float:
-    """Return the rate that is to be excluded, as a share. Raises SettingsError.
+    """Return the rate that is to be excluded, as a share.
+
+    Raises SettingsError if it is not a percentage between 0 and 100.
 
     >>> wanted_rate("rate<0.2%")
     0.002
@@ -136,7 +138,7 @@ def wanted_rate(until: str) -> float:
 def _with_server(options: StormOptions, *, promised: bool) -> StormOptions:
     """Return the options within the context that the server reports, with what it caches.
 
-    promised: whether the length is somebody's promise, so that it stays.
+    promised: True if the user typed the length, so that it stays.
     """
     server = reach_server(options.flags)
     if server is None:
@@ -162,13 +164,13 @@ def _with_server(options: StormOptions, *, promised: bool) -> StormOptions:
 
 
 def cost_line(storm: Storm) -> str:
-    """Return what a storm costs, before anything is sent."""
+    """Return an estimate of what a storm costs, in words."""
     rounds = [storm.round(number) for number in range(1, _SAMPLED + 1)]
     families = sum(len({act.family for act in sample.acts}) for sample in rounds) / _SAMPLED
     requests = sum(len(sample.acts) for sample in rounds) / _SAMPLED
     prompt_tokens = sum(act.tokens + _AROUND for sample in rounds for act in sample.acts) / _SAMPLED
-    wanted = storm.options.wanted
-    needed_families = needed(wanted)
+    rate = storm.options.wanted
+    needed_families = needed(rate)
     count = _SPARE * needed_families / families
     settings, calls = storm.resolved.settings, round(count * requests)
     mean_tokens = round(prompt_tokens / requests)
@@ -177,7 +179,7 @@ def cost_line(storm: Storm) -> str:
     cancels = "" if storm.limits.cancels else "; no client goes away (--own allows it)"
     return (
         f"{settings.model}: {needed_families:,} families without a fault bring the rate below "
-        f"{100 * wanted:g} %: about {short(calls)} requests and "
+        f"{100 * rate:g} %: about {short(calls)} requests and "
         f"{short(round(count * prompt_tokens))} prompt tokens{dollars}, equals asked cold among "
         f"them{cancels}"
     )
@@ -190,8 +192,10 @@ class Progress:
         self._shown_s = monotonic()
 
     def __call__(self, number: int, requests: int, claim: str) -> None:
-        """Hear of requests that ended. number: the round, 0 for the first prompts. claim: what is
-        known so far."""
+        """Print a line on the requests that ended, if the last line is long enough ago.
+
+        number: the round; 0 for the first prompts. claim: of the last verdict, or ''.
+        """
         if monotonic() - self._shown_s < _EVERY_S:
             return
         self._shown_s = monotonic()
@@ -203,7 +207,7 @@ class Progress:
 
 
 def show_verdict(asking: StormInRounds, result: StormResult, typed: StormFlags) -> int:
-    """Print what was found, and write it for CI; return the exit code."""
+    """Print the report, write it for CI, and return the exit code."""
     path, document = asking.storm.folder.path, asking.document(result)
     if result.verdict.word == FAIL and to_replay(document) and document.little is None:
         tell(f"\nthe shortest sequence that shows it: needlemap storm {path} --shrink")
@@ -228,7 +232,7 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
         tell(f"needlemap: nothing was shrunk: '{folder}' holds no fault that a replay may show.")
         return exit_code(NOT_ENOUGH_DATA)
     run = CheckedRun.of(folder / STORMED, typed.trust_run)
-    storm = Storm.of(_asked_before(run, file, typed, flags), folder)
+    storm = Storm.of(_stored_options(run, file, typed, flags), folder)
     settings, command = storm.resolved.settings, typed.command
     if command is not None and settings.base_url is None:
         raise SettingsError(f"--command starts a server, and '{settings.model}' is none")
@@ -239,10 +243,10 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
             log = folder / _SERVER_LOG
             server.enter_context(started(command, log, settings.base_url, "--command"))
 
-        anew = None if command is None else partial(restart, command)
-        if anew is not None:
-            anew()
-        asking = Shrinking(storm, say=str if settings.quiet else tell, restart=anew)
+        restart_server = None if command is None else partial(restart, command)
+        if restart_server is not None:
+            restart_server()
+        asking = Shrinking(storm, say=str if settings.quiet else tell, restart=restart_server)
         if ending.finish(asking.run(), "To begin anew: the same command") is None:
             return ending.code
     shrunk = asking.shrunk
@@ -257,27 +261,27 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
     )
     STORM.write(folder, file.model_copy(update={"shrunk": requests_of(shrunk)}))
     with without_limit():
-        written = write_repro(storm, shrunk, folder)
-    for path in written:
+        paths = write_repro(storm, shrunk, folder)
+    for path in paths:
         tell(str(path))
     return exit_code(PASS)
 
 
-def _asked_before(
+def _stored_options(
     run: CheckedRun, file: StormFile, typed: StormFlags, flags: Mapping[str, Any]
 ) -> StormOptions:
-    """Return what a storm was asked to do.
+    """Return the options of the storm in a folder.
 
     run: of its requests. file: its storm.json, which anybody may have written: only numbers are
     taken from it. Raises SettingsError if the model's or its key's name must be typed.
     """
-    kept = run.about.settings
+    stored = run.about.settings
     if not run.is_ours:
         refuse_untyped_model(run.about.named.model, flags.get("model"))
         if "model_options" not in flags:
-            check_key_names(kept.get("model_options"), "To send it: --model-options key_env=NAME")
+            check_key_names(stored.get("model_options"), "To send it: --model-options key_env=NAME")
     names = (*settings_of("Model"), *marked("check"), "tokenizer")
-    settings = {name: kept[name] for name in names if kept.get(name) not in (None, "", [], {})}
+    settings = {name: stored[name] for name in names if stored.get(name) not in (None, "", [], {})}
     # It was typed for the storm, not for this command.
     settings.pop("quiet", None)
     limits = {"limit_time": 60 * typed.minutes, "limit_tokens": None, "limit_usd": None}

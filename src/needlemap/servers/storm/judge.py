@@ -54,7 +54,7 @@ def judge_storm(
     left_out: Sequence[str] = (),
     little: tuple[int, int] | None = None,
 ) -> StormResult:
-    """Return the verdict at this look.
+    """Return the verdict by what was observed so far.
 
     wanted: the rate that is to be excluded, a share. gauge: whether the model is the gauge, which
     misses nothing by itself. left_out: operations that the user does not ask about. little: of a
@@ -99,7 +99,7 @@ def judge_storm(
 
 
 def _basis(tally: Tally, little: tuple[int, int] | None) -> str:
-    """Return how many requests were judged, and by what."""
+    """Return how many requests were judged, and how, in words."""
     if little is None:
         return counted(len(tally.compared), "request")
     return (
@@ -109,10 +109,9 @@ def _basis(tally: Tally, little: tuple[int, int] | None) -> str:
 
 
 def _scope(tally: Tally) -> str:
-    """Return the operations that could show a fault, after those that could not.
+    """Return the operations that could not show a fault, then those that could, in words.
 
-    The latter are those that the user leaves out, too, and those of which a few answers show
-    nothing yet.
+    Operations that the user leaves out, and those with too few answers, could not show one.
     """
     parts = []
     tested = tally.tested
@@ -129,7 +128,7 @@ def _scope(tally: Tally) -> str:
 
 
 def _advice(untested: Mapping[str, OperationAnswers]) -> str:
-    """Return how to get a verdict in spite of what the model cannot do."""
+    """Return how to get a verdict if the model cannot do some operations, or '' if it can."""
     if not untested:
         return ""
     flags = " ".join(f"--without {name}" for name in untested)

@@ -1,4 +1,4 @@
-"""Report what a storm found.
+"""Report the results of a storm.
 
 Its page has a picture of the round in which the first fault came: a row a session, a square a
 request. The sequence that `--shrink` left stands below it.
@@ -67,45 +67,45 @@ COLUMNS = (
 )
 
 
-def storm_report(path: Path, found: StormFile) -> Report:
+def storm_report(path: Path, file: StormFile) -> Report:
     """Return the report of a storm."""
-    verdict = found.verdict or NOT_ENDED
-    first = _first_fault(found)
+    verdict = file.verdict or NOT_ENDED
+    fault = _first_fault(file)
     return Report(
         "storm",
-        found.model,
+        file.model,
         (
             Fact("storm", str(path)),
-            Fact("wanted", found.wanted),
-            Fact("highest", found.highest),
-            Fact("requests", found.requests),
-            Fact("families", found.families),
-            Fact("faulty", found.faulty),
-            Fact("rounds", found.rounds),
-            Fact("counts", dict(found.counts)),
-            Fact("suspects", [suspect.model_dump() for suspect in found.suspects]),
-            Fact("first_fault", first.model_dump() if first else None),
-            Fact(value=f"{found.families:,}", head="Families", note="of requests that share texts"),
-            Fact(value=f"{found.requests:,}", head="Requests"),
+            Fact("wanted", file.wanted),
+            Fact("highest", file.highest),
+            Fact("requests", file.requests),
+            Fact("families", file.families),
+            Fact("faulty", file.faulty),
+            Fact("rounds", file.rounds),
+            Fact("counts", dict(file.counts)),
+            Fact("suspects", [suspect.model_dump() for suspect in file.suspects]),
+            Fact("first_fault", fault.model_dump() if fault else None),
+            Fact(value=f"{file.families:,}", head="Families", note="of requests that share texts"),
+            Fact(value=f"{file.requests:,}", head="Requests"),
             Fact(
-                value=f"{rounded_up(found.highest)} %",
+                value=f"{rounded_up(file.highest)} %",
                 head="Not excluded",
                 note="the highest rate of faulty families",
             ),
-            Table("operations", COLUMNS, _rows(found)),
-            *([_time_line(found, first)] if first else []),
-            *(Fact(said=line) for line in found.said),
+            Table("operations", COLUMNS, _rows(file)),
+            *([_time_line(file, fault)] if fault else []),
+            *(Fact(said=line) for line in file.said),
         ),
         verdict,
-        (Claim("storm", verdict.word, text="\n".join([verdict.line("storm"), *found.said])),),
-        squares=tuple(_pictures(found, first)),
+        (Claim("storm", verdict.word, text="\n".join([verdict.line("storm"), *file.said])),),
+        squares=tuple(_pictures(file, fault)),
     )
 
 
-def _rows(found: StormFile) -> tuple[Row, ...]:
-    """Return a row for each operation: its word, and what came of its requests."""
+def _rows(file: StormFile) -> tuple[Row, ...]:
+    """Return a row for each operation, with its word and the outcomes of its requests."""
     by_operation: dict[str, list[StormRequest]] = {}
-    for request in found.sequence:
+    for request in file.sequence:
         by_operation.setdefault(request.operation, []).append(request)
     rows = []
     for name, requests in sorted(by_operation.items()):
@@ -116,7 +116,7 @@ def _rows(found: StormFile) -> tuple[Row, ...]:
         rows.append(
             {
                 "operation": name,
-                "state": _word(found, requests),
+                "state": _word(file, requests),
                 "requests": len(requests),
                 "right": sum(counts[word] for word in SOUND),
                 "others": others,
@@ -125,47 +125,49 @@ def _rows(found: StormFile) -> tuple[Row, ...]:
     return tuple(map(Row, rows))
 
 
-def _word(found: StormFile, requests: Sequence[StormRequest]) -> Word | None:
+def _word(file: StormFile, requests: Sequence[StormRequest]) -> Word | None:
     """Return the word for one operation, which never claims more than the storm's.
 
-    None if no answer of it was waited for, or the storm has not ended yet.
+    If all its requests were cancelled, or the storm has not ended yet, return None.
     """
     answered = [request for request in requests if request.outcome != "cancelled"]
-    if found.verdict is None or not answered:
+    if file.verdict is None or not answered:
         return None
-    lost_again = {replay.key for replay in found.suspects if replay.lost > replay.cold_lost}
+    lost_again = {replay.key for replay in file.suspects if replay.lost > replay.cold_lost}
     is_faulty = any(request.outcome in CERTAIN or request.key in lost_again for request in answered)
     right = sum(request.outcome in SOUND for request in answered)
     return row_word(
-        fails=found.verdict.word == FAIL and is_faulty,
-        passes=found.verdict.word == PASS or (not is_faulty and right >= WEAK * len(answered)),
+        fails=file.verdict.word == FAIL and is_faulty,
+        passes=file.verdict.word == PASS or (not is_faulty and right >= WEAK * len(answered)),
         points=is_faulty,
     )
 
 
-def _time_line(found: StormFile, first: StormRequest) -> Table:
-    """Return the round of the first fault, session by session.
+def _time_line(file: StormFile, fault: StormRequest) -> Table:
+    """Return the round of the first fault as a table with a row for each session.
 
-    It has a square for each request, in the column of its wave. The faulty session is marked, and
-    those of its family.
+    A row has a square for each request, in the column of its wave. The faulty session and those of
+    its family are marked.
     """
-    requests = [request for request in found.sequence if request.round == first.round]
+    requests = [request for request in file.sequence if request.round == fault.round]
     columns = _columns(requests)
     sessions: dict[tuple[int, int], list[StormRequest]] = {}
     for request in requests:
         sessions.setdefault((request.family, request.session), []).append(request)
-    squares = _squares(found)
+    squares = _squares(file)
     rows = []
-    for (family, session), sent in sorted(sessions.items()):
+    for (family, session), session_requests in sorted(sessions.items()):
         mark = ""
-        if (family, session) == (first.family, first.session):
-            mark = f"the first fault: request {first.key}, {first.operation}, {first.outcome}"
-        elif family == first.family:
+        if (family, session) == (fault.family, fault.session):
+            mark = f"the first fault: request {fault.key}, {fault.operation}, {fault.outcome}"
+        elif family == fault.family:
             mark = "of the same family"
         values = {
             "session": f"{family}.{session}",
-            "waves": _line(sent, columns, squares),
-            "operations": ", ".join(dict.fromkeys(request.operation for request in sent)),
+            "waves": _line(session_requests, columns, squares),
+            "operations": ", ".join(
+                dict.fromkeys(request.operation for request in session_requests)
+            ),
             "marked": mark,
         }
         rows.append(Row(values))
@@ -174,7 +176,7 @@ def _time_line(found: StormFile, first: StormRequest) -> Table:
         "time_line",
         TIME_LINE,
         tuple(rows),
-        f"round {first.round}, a square a request, by wave",
+        f"round {fault.round}, a square a request, by wave",
         after=key,
         folded="The time line as text",
     )
@@ -183,7 +185,10 @@ def _time_line(found: StormFile, first: StormRequest) -> Table:
 def _line(
     requests: Iterable[StormRequest], columns: Mapping[int, int], squares: Mapping[str, str]
 ) -> str:
-    """Return a session's squares; of several in one column the first that is not right."""
+    """Return a session's squares in one line.
+
+    If several fall into one column, the first that is not right is shown.
+    """
     line = [" "] * len(columns)
     for request in requests:
         column = columns[request.wave]
@@ -192,21 +197,21 @@ def _line(
     return "".join(line).rstrip()
 
 
-def _pictures(found: StormFile, first: StormRequest | None) -> Iterator[Squares]:
-    """Yield the round of the first fault, and the shrunk sequence."""
-    if first is not None:
-        requests = [request for request in found.sequence if request.round == first.round]
-        title = f"Round {first.round}, session by session, time to the right"
-        yield Squares(title, _by_session(requests, first), KINDS)
-    if found.shrunk:
+def _pictures(file: StormFile, fault: StormRequest | None) -> Iterator[Squares]:
+    """Yield pictures of the round of the first fault and of the shrunk sequence, if any."""
+    if fault is not None:
+        requests = [request for request in file.sequence if request.round == fault.round]
+        title = f"Round {fault.round}, session by session, time to the right"
+        yield Squares(title, _by_session(requests, fault), KINDS)
+    if file.shrunk:
         title = "The shortest sequence that shows it"
-        yield Squares(title, _by_session(found.shrunk), SHRUNK)
+        yield Squares(title, _by_session(file.shrunk), SHRUNK)
 
 
 def _by_session(
-    requests: Sequence[StormRequest], first: StormRequest | None = None
+    requests: Sequence[StormRequest], fault: StormRequest | None = None
 ) -> tuple[tuple[str, tuple[Square, ...]], ...]:
-    """Return a row a session. Faults come last, so that they are drawn over others."""
+    """Return a row of squares for each session, with faults last: they are drawn over others."""
     rows: dict[tuple[int, int], list[Square]] = {}
     columns = _columns(requests)
     for request in sorted(requests, key=lambda request: _kind(request.outcome) == "fault"):
@@ -218,7 +223,7 @@ def _by_session(
             _kind(outcome),
             letter,
             title.rstrip(", "),
-            first is not None and request.family == first.family,
+            fault is not None and request.family == fault.family,
         )
         rows.setdefault((request.family, request.session), []).append(square)
     return tuple(
@@ -237,7 +242,7 @@ def _columns(requests: Iterable[StormRequest]) -> dict[int, int]:
 
 
 def _kind(outcome: str) -> str:
-    """Return how a square is drawn."""
+    """Return the kind of a square, by which it is drawn."""
     if outcome in ("cancelled", "refused"):
         return "gone"
     if outcome in ("uncompared", ""):
@@ -245,22 +250,22 @@ def _kind(outcome: str) -> str:
     return "right" if outcome in SOUND else "fault"
 
 
-def _squares(found: StormFile) -> dict[str, str]:
-    """Return the squares of a storm's outcomes, by how it was judged."""
-    return SQUARES if found.little is None else LETTERS
+def _squares(file: StormFile) -> dict[str, str]:
+    """Return the squares of the outcomes that a storm can have, by how it was judged."""
+    return SQUARES if file.little is None else LETTERS
 
 
-def _first_fault(found: StormFile) -> StormRequest | None:
+def _first_fault(file: StormFile) -> StormRequest | None:
     """Return the first request that was a fault by itself.
 
-    Else it is the first whose replays were lost more often than its cold requests; None if there is
-    neither.
+    If there is none, return the first one that was lost more often in replays than cold. If there
+    is none of these either, return None.
     """
-    suspects = {suspect.key for suspect in found.suspects if suspect.lost > suspect.cold_lost}
-    for request in found.sequence:
+    suspects = {suspect.key for suspect in file.suspects if suspect.lost > suspect.cold_lost}
+    for request in file.sequence:
         if request.outcome in CERTAIN:
             return request
-    for request in found.sequence:
+    for request in file.sequence:
         if request.key in suspects:
             return request
     return None

@@ -85,7 +85,7 @@ class Shrunk:
 
     @property
     def rate(self) -> float:
-        """Return how often it fails, a share."""
+        """Return the share of replays that fail."""
         return self.failed / self.of if self.of else 0.0
 
     @property
@@ -99,7 +99,7 @@ class Shrunk:
 
         It is taken from the lower end of the rate's interval.
         """
-        return times(lowest_rate(self.failed, self.of), LOOPS)
+        return tries_of(lowest_rate(self.failed, self.of), LOOPS)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Failing:
 
     @property
     def rate(self) -> float:
-        """Return how often it fails, a share."""
+        """Return the share of replays that fail."""
         return self.failed / self.of
 
     def is_better(self, other: Failing | None) -> bool:
@@ -150,10 +150,10 @@ def requests_of(shrunk: Shrunk) -> list[StormRequest]:
     ]
 
 
-def times(rate: float, most: int = MOST) -> int:
-    """Return how often something of a rate is tried so that it comes once in 95 of 100 cases.
+def tries_of(rate: float, most: int = MOST) -> int:
+    """Return the tries after which an event of a rate has come in 95 of 100 cases.
 
-    >>> times(1.0), times(0.2), times(0.05)
+    >>> tries_of(1.0), tries_of(0.2), tries_of(0.05)
     (1, 14, 59)
     """
     if rate >= 1 - _SURE:
@@ -163,14 +163,16 @@ def times(rate: float, most: int = MOST) -> int:
     return min(most, ceil(log(_SURE) / log(1 - rate)))
 
 
-def enough(rate: float) -> tuple[int, int]:
+def needed_failures(rate: float) -> tuple[int, int]:
     """Return how often a candidate is to fail, and in how many replays.
 
     A candidate of this rate does so in 95 of 100 cases. It is as many failures as MOST replays
     allow, at most three and at least one.
 
-    >>> enough(1.0), enough(0.2), enough(0.1), enough(0.02)
-    ((3, 3), (3, 30), (2, 46), (1, 60))
+    >>> needed_failures(1.0), needed_failures(0.2)
+    ((3, 3), (3, 30))
+    >>> needed_failures(0.1), needed_failures(0.02)
+    ((2, 46), (1, 60))
     """
     for failures in range(ENOUGH, 0, -1):
         for replays in range(failures, MOST + 1):
@@ -226,30 +228,30 @@ class Shrinking:
 
     @property
     def stopped(self) -> str:
-        """Return why nothing more is replayed; '' while more is."""
+        """Return why nothing more is replayed, or '' while more is."""
         return self.sender.stopped
 
     async def run(self) -> bool:
-        """Return True if there is such a sequence.
+        """Find the shortest sequence, and return True if any replay fails.
 
-        Raises NeedlemapError for a folder that holds no storm.
+        Raises NeedlemapError if the folder holds no storm.
         """
         async with self.sender.campaign:
             return await self._shrink()
 
     async def _shrink(self) -> bool:
-        best = await self._best()
+        best = await self._find_failing()
         if best is None:
             return False
         sequence, target, rate = best.sequence, best.target, best.rate
         self.say(f"{len(sequence.acts)} requests fail in {best.failed} of {best.of} replays")
         for name, groups in _levels(rate):
-            sequence = await self._without(sequence, target, groups, rate)
+            sequence = await self._take_out_groups(sequence, target, groups, rate)
             self.say(f"without {name} that need not be: {len(sequence.acts)} requests")
             if self.stopped:
                 break
         if rate >= SELDOM:
-            sequence = await self._shorter(sequence, target, rate)
+            sequence = await self._shorten_texts(sequence, target, rate)
 
         failed = replays = 0
         while not self.stopped and replays < (LAST if failed >= ENOUGH else MOST_LAST):
@@ -279,10 +281,10 @@ class Shrinking:
         )
         return True
 
-    async def _best(self) -> Failing | None:
-        """Return the suspect whose sequence fails most often in replays, the shortest of several.
+    async def _find_failing(self) -> Failing | None:
+        """Return the suspect's sequence that fails most often in replays, or None if none fails.
 
-        If none fails, each is replayed more often.
+        Of several the shortest counts. If none fails in the first replays, each gets more of them.
         """
         file = STORM.read(self.storm.folder.path)
         moved = {suspect.key for suspect in file.suspects if suspect.outcome == MOVED}
@@ -333,8 +335,10 @@ class Shrinking:
             "have. Give another folder."
         )
 
-    async def _without(self, sequence: Round, target: int, groups: Groups, rate: float) -> Round:
-        """Return the sequence without what is not needed, group by group."""
+    async def _take_out_groups(
+        self, sequence: Round, target: int, groups: Groups, rate: float
+    ) -> Round:
+        """Return the sequence without the groups that are not needed for it to fail."""
         for group in groups(sequence):
             if target in group or self.stopped:
                 continue
@@ -344,8 +348,8 @@ class Shrinking:
                 sequence = candidate
         return sequence
 
-    async def _shorter(self, sequence: Round, target: int, rate: float) -> Round:
-        """Return the sequence with texts halved as often as it still fails."""
+    async def _shorten_texts(self, sequence: Round, target: int, rate: float) -> Round:
+        """Return the sequence with texts halved as long as it still fails."""
         while not self.stopped:
             candidate = halved(sequence)
             if candidate == sequence or not await self._fails(candidate, target, rate):
@@ -356,7 +360,7 @@ class Shrinking:
     async def _fails(self, candidate: Round, target: int, rate: float) -> bool:
         """Return True if a candidate fails as often as one of this rate does in 95 of 100 cases."""
         spoilt = self.spoilt
-        failures, replays = enough(rate)
+        failures, replays = needed_failures(rate)
         while 0 < failures <= replays:
             failures -= await self._shows(candidate, target)
             replays -= 1
@@ -365,11 +369,10 @@ class Shrinking:
         return failures == 0
 
     async def _shows(self, sequence: Round, target: int) -> bool:
-        """Return True if one replay fails, and the same prompt cold and alone is right at once
-        afterwards.
+        """Return True if one replay fails, and the same prompt sent alone afterwards is right.
 
-        A server that an earlier replay has spoilt misses that too, whatever the sequence. Then one
-        that was started anew decides.
+        If an earlier replay has spoilt the server, it misses that prompt too, whatever the sequence
+        is. Then a server that was started anew decides, if there is one.
         """
         if not _is_wrong(await self._once(sequence, target)):
             return False
@@ -429,9 +432,12 @@ class Shrinking:
     async def _once(
         self, sequence: Round, target: int, *, cold: bool = False
     ) -> RequestOutcome | None:
-        """Return what came of the target in one replay, behind first lines of its own."""
+        """Replay a sequence once, and return the outcome of the target, or None if there is none.
+
+        cold: each request has a first line of its own, in place of each family.
+        """
         round_answers = RoundAnswers()
-        last: RequestOutcome | None = None
+        target_outcome: RequestOutcome | None = None
         self._key += 1
         salt = f"{SHRINK}{self._key}"
         for wave in sequence.waves:
@@ -459,7 +465,7 @@ class Shrinking:
             for act, record in rows:
                 if act.number != target or record is None:
                     continue
-                last = outcome = self.sender.outcome_of(sequence, act, record)
+                target_outcome = outcome = self.sender.outcome_of(sequence, act, record)
                 if self._limit is not None:
                     request = ReferenceRequest.of(
                         self.storm,
@@ -470,10 +476,10 @@ class Shrinking:
                         outcome=outcome,
                         round_answers=round_answers,
                     )
-                    last = await self.weigher.outcome_again(self._limit, outcome, request)
-                if _is_wrong(last):
+                    target_outcome = await self.weigher.outcome_again(self._limit, outcome, request)
+                if _is_wrong(target_outcome):
                     self._wrong_answer = record.answer or ""
-        return last
+        return target_outcome
 
     def _next_key(self, _act: Act) -> int:
         self._key += 1
@@ -489,12 +495,11 @@ def to_replay(file: StormFile) -> list[int]:
     )
     lost = [suspect.key for suspect in suspects]
     keys = list(dict.fromkeys([*lost, *certain]))[:TRIED]
-    return keys + [key for key in lost_beside_leaving(file)[:1] if key not in keys]
+    return keys + [key for key in lost_with_first_cancel(file)[:1] if key not in keys]
 
 
-def lost_beside_leaving(file: StormFile) -> list[int]:
-    """Return the requests lost in the round in which the first client went away, beside it or
-    later.
+def lost_with_first_cancel(file: StormFile) -> list[int]:
+    """Return the requests lost in the round of the first cancelled one, in its wave or later.
 
     If that client spoilt the server for all, requests of later rounds are victims whose sequence
     shows nothing.
@@ -516,15 +521,18 @@ def _is_wrong(outcome: RequestOutcome | None) -> bool:
 
 
 def _levels(rate: float) -> Iterable[tuple[str, Groups]]:
-    """Yield what is taken out, the largest groups first."""
-    yield "families", lambda sequence: _grouped(sequence, lambda act: act.family)
-    yield "sessions", lambda sequence: _grouped(sequence, lambda act: (act.family, act.session))
+    """Yield the kinds of groups that are taken out, from large to small, with their names."""
+    yield "families", lambda sequence: _group_requests(sequence, lambda act: act.family)
+    yield (
+        "sessions",
+        lambda sequence: _group_requests(sequence, lambda act: (act.family, act.session)),
+    )
     if rate >= SELDOM:
         yield "requests", lambda sequence: [{act.number} for act in reversed(sequence.acts)]
         yield "requests", lambda sequence: [{act.number} for act in sequence.acts]
 
 
-def _grouped(sequence: Round, group_of: Callable[[Act], object]) -> list[set[int]]:
+def _group_requests(sequence: Round, group_of: Callable[[Act], object]) -> list[set[int]]:
     """Return the requests' numbers by group, the largest group first."""
     groups: dict[object, set[int]] = {}
     for act in sequence.acts:
@@ -533,7 +541,10 @@ def _grouped(sequence: Round, group_of: Callable[[Act], object]) -> list[set[int
 
 
 def halved(sequence: Round) -> Round:
-    """Return the sequence with texts of half the length, if they still hide the facts asked for."""
+    """Return the sequence with texts of half the length.
+
+    If these do not hold the facts that are asked for, return it unchanged.
+    """
     acts = tuple(map(_halved_act, sequence.acts))
     for act in acts:
         for turn in act.path:

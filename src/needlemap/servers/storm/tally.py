@@ -65,7 +65,7 @@ class Bets:
 
     @property
     def best(self) -> float:
-        """Return what the bet that has won most has won."""
+        """Return the log of what the most successful bet has won."""
         return max(self.replays, self.moved, self.pairs, self.gauge, self.change, self.spoilt)
 
 
@@ -177,9 +177,9 @@ def tally_of(evidence: Evidence, *, gauge: bool, left_out: Iterable[str] = ()) -
 
 
 def _faulty_keys(evidence: Evidence, compared: Iterable[Observation]) -> set[int]:
-    """Return the requests that count as faulty, before the bets.
+    """Return the keys of the requests that count as faulty before the bets.
 
-    What is in doubt counts, unless the same prompt was wrong alone too.
+    A request in doubt counts unless the same prompt was wrong alone too.
     """
     alone_too = {key for key, suspect in evidence.suspects.items() if suspect.is_alone_too}
     keys = set[int]()
@@ -193,14 +193,14 @@ def _faulty_keys(evidence: Evidence, compared: Iterable[Observation]) -> set[int
 
 
 def wealth_of(suspects: Iterable[Suspect]) -> float:
-    """Return the log of the bet that sequences lose these more often than cold requests do."""
+    """Return the log of the bet that replays lose these suspects more often than cold requests."""
     return log_blocks(block for suspect in suspects for block in suspect.blocks)
 
 
 def log_spoilt(lost: int, requests: int) -> float:
     """Return the log of the bet that the gauge's answers are lost more often than `check` allows.
 
-    It is a fair bet if as many are lost, and a losing one if fewer.
+    If as many are lost as `check` allows, the bet is fair. If fewer are, it loses.
     """
     return lost * log(SPOILT / HELD) + (requests - lost) * log((1 - SPOILT) / (1 - HELD))
 

@@ -35,11 +35,11 @@ from needlemap.servers.storm.shrink import (
     MOST,
     Shrinking,
     Shrunk,
-    enough,
     halved,
-    lost_beside_leaving,
-    times,
+    lost_with_first_cancel,
+    needed_failures,
     to_replay,
+    tries_of,
 )
 from needlemap.servers.storm.storm import STORMED, Storm, StormOptions
 from needlemap.version import SCHEMA
@@ -413,9 +413,9 @@ def test_a_request_lost_where_the_first_client_went_away_is_replayed_too():
     rows = [row(6_001, 4, "lost"), row(7_001, 2, "lost"), row(7_002, 3, "right")]
     rows += [row(7_003, 3, "cancelled"), row(7_004, 3, "lost"), row(7_005, 4, "empty")]
     file = StormFile(seed=1, model="openai/box", max_length=2_000, load=4)
-    assert lost_beside_leaving(file) == []
+    assert lost_with_first_cancel(file) == []
     rows.append(row(8_001, 5, "lost"))
-    assert lost_beside_leaving(file.model_copy(update={"sequence": rows})) == [7_004, 7_005]
+    assert lost_with_first_cancel(file.model_copy(update={"sequence": rows})) == [7_004, 7_005]
 
 
 def test_the_report_draws_the_round_of_the_first_fault_session_by_session(storming):
@@ -464,15 +464,15 @@ def test_what_was_shrunk_so_far_is_kept_where_the_time_ends_before_the_server_is
 
 
 def test_a_fault_that_comes_seldom_is_tried_more_often():
-    assert (times(1.0), times(0.5), times(0.05)) == (1, 5, 59)
+    assert (tries_of(1.0), tries_of(0.5), tries_of(0.05)) == (1, 5, 59)
 
 
 def test_a_candidate_that_fails_once_by_chance_is_not_taken_for_the_whole():
     """A certain fault was shrunk to a sequence that a half spoilt server failed in 3 of 31 replays,
     and a fresh one never: one failure had been enough."""
-    assert enough(1.0) == (3, 3)
-    assert enough(0.1) == (2, 46)
-    assert enough(0.01) == (1, MOST)
+    assert needed_failures(1.0) == (3, 3)
+    assert needed_failures(0.1) == (2, 46)
+    assert needed_failures(0.01) == (1, MOST)
 
 
 def test_halved_texts_still_hide_what_is_asked():
