@@ -14,7 +14,7 @@ from needlemap.servers.gauge import twins
 from needlemap.servers.gauge.architectures import (
     ARCHITECTURES,
     Shape,
-    grouping,
+    head_counts,
     layers_for_each_kind,
     named_shape,
     read_own_config,
@@ -244,7 +244,7 @@ def test_no_name_stands_for_two_architectures():
     ],
 )
 def test_there_is_a_layer_of_each_kind(own, layers):
-    assert layers_for_each_kind(own, least=4) == layers
+    assert layers_for_each_kind(own, fewest=4) == layers
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_there_is_a_layer_of_each_kind(own, layers):
     [(32, 8, (8, 2)), (32, 32, (4, 4)), (8, 1, (8, 1)), (64, None, (4, 4)), (40, 8, (10, 2))],
 )
 def test_as_many_heads_share_keys_as_in_the_model(heads, shared, small):
-    made = grouping({"num_attention_heads": heads, "num_key_value_heads": shared})
+    made = head_counts({"num_attention_heads": heads, "num_key_value_heads": shared})
     assert (made["num_attention_heads"], made["num_key_value_heads"]) == small
 
 

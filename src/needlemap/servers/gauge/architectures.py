@@ -253,97 +253,100 @@ class Shape:
 
 
 def row_of(name: str) -> Architecture | None:
-    """Return the row of a name, however it is spelt; None if no row has it.
+    """Return the row that has a name, in whatever spelling, or None if there is none.
 
     >>> row_of("Qwen3-MoE").model_type, row_of("Llama 4").model_type
     ('qwen3_moe', 'llama4_text')
     """
-    wanted = folded(name)
+    plain = plain_name(name)
     for row in ARCHITECTURES:
-        if wanted in map(folded, (row.model_type, *row.names)):
+        if plain in map(plain_name, (row.model_type, *row.names)):
             return row
     return None
 
 
-def folded(name: str) -> str:
-    """Return a name in lower case, without what people put between its words."""
+def plain_name(name: str) -> str:
+    """Return a name in lower case, without blanks and signs between its words."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def named_shape(name: str, usual: Mapping[str, Any] | None) -> Shape:
-    """Return the shape of an architecture.
+def named_shape(name: str, class_config: Mapping[str, Any] | None) -> Shape:
+    """Return the shape of the twin of an architecture.
 
-    usual: the configuration that its class has by itself; None if there is no class. Raises
-    SettingsError.
+    class_config: the configuration that its class has by itself; None if there is no class. Raises
+    SettingsError if there is none.
     """
     row = row_of(name)
-    if usual is None:
-        known = [row.model_type for row in ARCHITECTURES]
+    if class_config is None:
+        model_types = [row.model_type for row in ARCHITECTURES]
         raise SettingsError(
             f"--like {name}: no architecture that transformers knows, and no model's folder or "
-            f"config.json. {did_you_mean(name, known)}"
+            f"config.json. {did_you_mean(name, model_types)}"
         )
     model_type = row.model_type if row else name
-    fields = {key: size for key, size in COMMON.items() if usual.get(key) is not None}
-    # Its usual value may be None: as many as there are heads.
-    if "num_key_value_heads" in usual:
+    fields = {key: size for key, size in COMMON.items() if class_config.get(key) is not None}
+    # The class may have None there: as many as there are heads.
+    if "num_key_value_heads" in class_config:
         fields["num_key_value_heads"] = COMMON["num_key_value_heads"]
     return Shape(model_type, {**fields, **(row.overrides if row else {})})
 
 
-def shrunk_shape(model_type: str, own: Mapping[str, Any]) -> Shape:
+def shrunk_shape(model_type: str, config: Mapping[str, Any]) -> Shape:
     """Return the shape of a twin of a model whose whole configuration is known.
 
-    Its sizes are made small, and its layers are the first ones that have each of its kinds. own:
-    that configuration.
+    Its sizes are made small, and its layers are the first ones that have each of its kinds.
+    config: that configuration.
     """
-    small = named_shape(model_type, own)
-    layers = layers_for_each_kind(own, least=small.fields.get("num_hidden_layers", 4))
+    small = named_shape(model_type, config)
+    layers = layers_for_each_kind(config, fewest=small.fields.get("num_hidden_layers", 4))
     fields = dict[str, Any]()
-    for name, value in own.items():
+    for name, value in config.items():
         if name in DROPPED:
             continue
-        is_cut = is_per_layer(value, own.get("num_hidden_layers"))
-        fields[name] = value[:layers] if is_cut else value
+        has_layers = is_per_layer(value, config.get("num_hidden_layers"))
+        fields[name] = value[:layers] if has_layers else value
     for name, size in small.fields.items():
         if name in KEPT:
             continue
-        if name in own and own[name] is None:
+        if name in config and config[name] is None:
             fields[name] = None
         elif not isinstance(size, list):
             # A list of the table has a value for each layer; the model's own list was cut above.
             fields[name] = size
-    if "num_hidden_layers" in own:
+    if "num_hidden_layers" in config:
         fields["num_hidden_layers"] = layers
-    return Shape(model_type, {**fields, **grouping(own)})
+    return Shape(model_type, {**fields, **head_counts(config)})
 
 
-def grouping(own: Mapping[str, Any]) -> Mapping[str, Any]:
+def head_counts(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return sizes for few heads, of which as many share keys as in the model itself."""
-    heads = own.get("num_attention_heads")
-    key_value_heads = own.get("num_key_value_heads") or heads
+    heads = config.get("num_attention_heads")
+    key_value_heads = config.get("num_key_value_heads") or heads
     if not isinstance(heads, int) or not isinstance(key_value_heads, int):
         return {}
-    sharing = max(1, heads // key_value_heads)
-    few = min(key_value_heads, 2 if sharing > 1 else 4)
-    return {"num_attention_heads": sharing * few, "num_key_value_heads": few}
+    heads_per_key = max(1, heads // key_value_heads)
+    small_count = min(key_value_heads, 2 if heads_per_key > 1 else 4)
+    return {
+        "num_attention_heads": heads_per_key * small_count,
+        "num_key_value_heads": small_count,
+    }
 
 
-def layers_for_each_kind(own: Mapping[str, Any], least: int) -> int:
+def layers_for_each_kind(config: Mapping[str, Any], fewest: int) -> int:
     """Return how many of the first layers have each kind of layer that there is.
 
-    least: the number of layers at least.
+    fewest: the number of layers at least.
     """
-    total = own.get("num_hidden_layers")
+    total = config.get("num_hidden_layers")
     if not isinstance(total, int):
-        return least
-    needed = [least]
-    for value in own.values():
+        return fewest
+    needed = [fewest]
+    for value in config.values():
         if is_per_layer(value, total):
             needed += [value.index(kind) + 1 for kind in value]
     for step in ("interleave_moe_layer_step", "decoder_sparse_step", "first_k_dense_replace"):
-        if isinstance(own.get(step), int):
-            needed.append(own[step] + 1)
+        if isinstance(config.get(step), int):
+            needed.append(config[step] + 1)
     return min(total, max(needed))
 
 
@@ -353,7 +356,10 @@ def is_per_layer(value: Any, layers: Any) -> bool:
 
 
 def read_own_config(path: Path) -> dict[str, Any]:
-    """Return a config.json, or that of a folder. Raises NeedlemapError."""
+    """Return a config.json, or that of a folder.
+
+    Raises NeedlemapError if it cannot be read, or has no model_type.
+    """
     path = path / CONFIG if path.is_dir() else path
     try:
         config = read_json(read_regular(path))
