@@ -32,7 +32,7 @@ class Faulty(HuggingFaceEngine):
     """The sound engine, with places to put a fault."""
 
     def crop(self, length_tokens: int) -> int:
-        hit = BLOCK <= length_tokens < min(self._coming, len(self._ids))
+        hit = BLOCK <= length_tokens < min(self._prompt_tokens, len(self._ids))
         kept = super().crop(self.kept(length_tokens) if hit else length_tokens)
         if hit:
             self.rows(self.reused)
@@ -105,7 +105,7 @@ class StaleBlock(Faulty):
     stale = BLOCK
 
     def kept(self, length_tokens: int) -> int:
-        return min(length_tokens + self.stale, len(self._ids), self._coming - 1)
+        return min(length_tokens + self.stale, len(self._ids), self._prompt_tokens - 1)
 
 
 class StaleToken(StaleBlock):

@@ -270,8 +270,8 @@ def test_a_state_that_nothing_resets_is_refused() -> None:
 class Careless(HuggingFaceEngine):
     """An engine that loses a token where it crops."""
 
-    def _cropped(self, length_tokens: int) -> Any:
-        return super()._cropped(max(1, length_tokens - 1))
+    def _cropped_cache(self, length_tokens: int) -> Any:
+        return super()._cropped_cache(max(1, length_tokens - 1))
 
 
 def test_an_engine_that_crops_wrongly_is_noticed() -> None:

@@ -190,16 +190,18 @@ def test_on_a_gpu_32_bits_keep_the_mask(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_a_gpu_takes_16_bits_and_heads_of_eights(dtype: str, size: int, taken: bool) -> None:
     query = torch.empty(1, 1, 1, size, dtype=getattr(torch, dtype))
-    assert hf_attention._is_halved(query) is taken
+    assert hf_attention._fits_gpu_kernel(query) is taken
 
 
 def test_of_all_that_a_gpu_returns_the_output_and_its_sums_are_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = made("llama, two queries to a key")
-    theirs, flash = in_chunks(model), hf_attention._flash(torch.device("cpu"))
+    theirs, flash = in_chunks(model), hf_attention._flash_attention(torch.device("cpu"))
     monkeypatch.setattr(
-        hf_attention, "_flash", lambda _: lambda *args, **given: (*flash(*args, **given), None)
+        hf_attention,
+        "_flash_attention",
+        lambda _: lambda *args, **given: (*flash(*args, **given), None),
     )
     ours = HuggingFaceEngine(model, CHUNK).extend_all(ids())
     assert np.abs(theirs - ours).max() < 2e-5 * theirs.std()

@@ -168,9 +168,9 @@ class HuggingFaceModel(WalkingModel):
 def checked_engine(
     model: Any, name: str, chunk_tokens: int, share: bool, chat: Chat
 ) -> tuple[HuggingFaceEngine, tuple[str, ...]]:
-    """Return a model as an engine that was tried, and what a user should know of it.
+    """Return an engine for a model that passed its check, and what a user should know of it.
 
-    Raises SettingsError.
+    Raise SettingsError if the model fails.
     """
     try:
         engine = HuggingFaceEngine(model, chunk_tokens, share=share)

@@ -21,21 +21,21 @@ from functools import cache, partial
 from typing import Any
 
 # Set on a mask whose queries see all keys before them.
-_ALL = "_needlemap_sees_all"
+_SEES_ALL = "_needlemap_sees_all"
 # Of torch's function for GPUs.
 _LARGEST_HEAD, _AMPERE = 256, (8, 0)
-_ours = threading.local()
+_thread_state = threading.local()
 
 
 @contextmanager
 def split_attention() -> Iterator[None]:
     """Within it, passes of this thread through transformers' `sdpa` attention need no mask."""
     _install()
-    _ours.on = True
+    _thread_state.on = True
     try:
         yield
     finally:
-        _ours.on = False
+        _thread_state.on = False
 
 
 @cache
@@ -48,19 +48,24 @@ def _install() -> None:
         from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS as masks
         from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
 
-        their_mask, their_attention = masks["sdpa"], functions["sdpa"]
+        sdpa_mask, sdpa_attention = masks["sdpa"], functions["sdpa"]
     # A release that keeps them elsewhere: passes are as they were.
     except (ImportError, KeyError):
         return
-    masks["sdpa"] = partial(_mask, their_mask)
-    functions["sdpa"] = partial(_attention, their_attention)
+    masks["sdpa"] = partial(_marked_mask, sdpa_mask)
+    functions["sdpa"] = partial(_attention, sdpa_attention)
 
 
-def _mask(theirs: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return transformers' mask, (batch, 1, queries, keys), with a note of what it is if known."""
-    mask = theirs(*args, **kwargs)
-    if mask is not None and not args and getattr(_ours, "on", False) and _sees_all(kwargs):
-        setattr(mask, _ALL, True)
+def _marked_mask(sdpa_mask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return transformers' mask, and mark it if its queries see all keys before them.
+
+    The mask is (batch, 1, queries, keys), or None. sdpa_mask: transformers' own function.
+    """
+    mask = sdpa_mask(*args, **kwargs)
+    is_on = getattr(_thread_state, "on", False)
+    # `_sees_all` looks only at arguments that are given by name.
+    if mask is not None and not args and is_on and _sees_all(kwargs):
+        setattr(mask, _SEES_ALL, True)
     return mask
 
 
@@ -80,7 +85,7 @@ def _sees_all(kwargs: dict[str, Any]) -> bool:
 
 
 def _attention(
-    theirs: Callable[..., Any],
+    sdpa_attention: Callable[..., Any],
     module: Any,
     query: Any,
     key: Any,
@@ -89,18 +94,22 @@ def _attention(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Return what transformers' `sdpa_attention_forward` returns.
+    """Compute attention in two blocks if the mask is marked, or else as transformers does.
 
-    That is (batch, queries, heads, head_dim), and None.
+    Return what transformers' `sdpa_attention_forward` returns: the attention, (batch, queries,
+    heads, head_dim), and None in place of the weights. sdpa_attention: that function.
     """
-    sees_all = getattr(attention_mask, _ALL, False) and attention_mask.shape[-1] == key.shape[2]
-    if sees_all and not args and _is_plain(query, key, value, kwargs):
-        return _in_two(query, key, value, kwargs.get("scaling")).transpose(1, 2).contiguous(), None
-    return theirs(module, query, key, value, attention_mask, *args, **kwargs)
+    is_marked = getattr(attention_mask, _SEES_ALL, False)
+    sees_all = is_marked and attention_mask.shape[-1] == key.shape[2]
+    if not sees_all or args or not _is_supported(query, key, value, kwargs):
+        return sdpa_attention(module, query, key, value, attention_mask, *args, **kwargs)
+
+    attention = _two_block_attention(query, key, value, kwargs.get("scaling"))
+    return attention.transpose(1, 2).contiguous(), None
 
 
-def _is_plain(query: Any, key: Any, value: Any, kwargs: dict[str, Any]) -> bool:
-    """Return True if torch's function for this device computes this attention."""
+def _is_supported(query: Any, key: Any, value: Any, kwargs: dict[str, Any]) -> bool:
+    """Return True if `_flash_attention` of this device computes this attention."""
     for name in ("dropout", "position_bias", "cache", "softcap"):
         option = kwargs.get(name)
         if option is not None and not (isinstance(option, int | float) and not option):
@@ -110,23 +119,24 @@ def _is_plain(query: Any, key: Any, value: Any, kwargs: dict[str, Any]) -> bool:
         len({tensor.shape[-1] for tensor in tensors}) == 1
         and query.shape[1] % key.shape[1] == 0
         and all(tensor.stride(-1) == 1 for tensor in tensors)
-        and _flash(query.device) is not None
-        and (query.device.type == "cpu" or _is_halved(query))
+        and _flash_attention(query.device) is not None
+        and (query.device.type == "cpu" or _fits_gpu_kernel(query))
     )
 
 
-def _is_halved(query: Any) -> bool:
-    """Return True if torch's function for GPUs takes such numbers, and heads of this size."""
+def _fits_gpu_kernel(query: Any) -> bool:
+    """Return True if torch's function for GPUs takes numbers of 16 bits and heads of this size."""
     size: int = query.shape[-1]
     is_half: bool = query.element_size() == 2
     return is_half and size % 8 == 0 and size <= _LARGEST_HEAD
 
 
 @cache
-def _flash(device: Any) -> Any:
-    """Return torch's attention on a device that gives the logarithms of its sums, or None.
+def _flash_attention(device: Any) -> Any:
+    """Return torch's attention that also gives the logarithms of its sums, for a device.
 
-    There is none in a release without it, on a GPU before Ampere, or if it is switched off.
+    Return None if this release of torch has none, if the GPU is older than Ampere, or if the
+    attention is switched off.
     """
     import torch
 
@@ -142,22 +152,36 @@ def _flash(device: Any) -> Any:
     return getattr(operators, "_scaled_dot_product_flash_attention", None)
 
 
-def _in_two(query: Any, key: Any, value: Any, scale: float | None) -> Any:
-    """Return attention of queries that stand behind all but the last keys.
+def _two_block_attention(query: Any, key: Any, value: Any, scale: float | None) -> Any:
+    """Return the attention, (batch, heads, queries, head_dim), of a chunk behind a cache.
 
-    It is (batch, heads, queries, head_dim). Heads that share keys are computed as more queries of
-    those before, so that these are not copied.
+    The last keys are the chunk's own, one for each query, and each query sees all keys before
+    them.
     """
     batch, heads, queries, size = query.shape
-    shared = heads // key.shape[1]
+    heads_per_key = heads // key.shape[1]
     start = key.shape[2] - queries
-    flash = _flash(query.device)
-    own_keys_values = [
-        tensor[:, :, start:].repeat_interleave(shared, dim=1) for tensor in (key, value)
+    flash_attention = _flash_attention(query.device)
+
+    # The chunk's own keys: a causal block.
+    chunk_keys_values = [
+        tensor[:, :, start:].repeat_interleave(heads_per_key, dim=1) for tensor in (key, value)
     ]
-    near, near_sum = flash(query, *own_keys_values, 0.0, True, scale=scale)[:2]
-    packed = query.reshape(batch, key.shape[1], shared * queries, size)
-    earlier = [tensor[:, :, :start] for tensor in (key, value)]
-    far, far_sum = flash(packed, *earlier, 0.0, False, scale=scale)[:2]
-    share = (far_sum.reshape(batch, heads, queries) - near_sum).sigmoid()[..., None]
-    return near.lerp(far.reshape(near.shape), share.to(near.dtype))
+    chunk_attention, chunk_log_sum = flash_attention(
+        query, *chunk_keys_values, 0.0, True, scale=scale
+    )[:2]
+
+    # The cached keys: a full block. Heads that share keys are computed as further queries of one
+    # head, so that the many cached keys are not copied for each head.
+    packed_queries = query.reshape(batch, key.shape[1], heads_per_key * queries, size)
+    cached_keys_values = [tensor[:, :, :start] for tensor in (key, value)]
+    cached_attention, cached_log_sum = flash_attention(
+        packed_queries, *cached_keys_values, 0.0, False, scale=scale
+    )[:2]
+
+    # The weight of the cached block is its sum of exponentials over both blocks' sums.
+    cached_log_sum = cached_log_sum.reshape(batch, heads, queries)
+    cached_weight = (cached_log_sum - chunk_log_sum).sigmoid()[..., None]
+    return chunk_attention.lerp(
+        cached_attention.reshape(chunk_attention.shape), cached_weight.to(chunk_attention.dtype)
+    )

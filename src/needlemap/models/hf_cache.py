@@ -22,27 +22,27 @@ from typing import Any
 
 # Tokens by which it grows at least; a quarter of its length if that is more.
 ROOM_TOKENS = 4096
-# By their names, as transformers is imported late. Each of `_COPIED` has states of its own, and
-# `_HYBRID` the keys and values of every token beside them. A dummy shares another layer's.
-_FULL = ("DynamicLayer", "DummyLayer", "RoomyLayer")
-_HYBRID = "LinearAttentionAndFullAttentionLayer"
-_COPIED = (
+# By their names, as transformers is imported late. Each of `_COPIED_KINDS` has states of its own,
+# and `_HYBRID_KIND` the keys and values of every token, too. A dummy shares another layer's.
+_FULL_KINDS = ("DynamicLayer", "DummyLayer", "RoomyLayer")
+_HYBRID_KIND = "LinearAttentionAndFullAttentionLayer"
+_COPIED_KINDS = (
     "DynamicSlidingWindowLayer",
     "LinearAttentionLayer",
     "LinearAttentionAndSlidingWindowAttentionLayer",
-    _HYBRID,
+    _HYBRID_KIND,
 )
 
 
 def is_known(cache: Any) -> bool:
     """Return True if all layers are of a kind that is reused; other caches may hold more."""
     kinds = {type(layer).__name__ for layer in getattr(cache, "layers", ())}
-    return type(cache).__name__ == "DynamicCache" and kinds <= {*_FULL, *_COPIED}
+    return type(cache).__name__ == "DynamicCache" and kinds <= {*_FULL_KINDS, *_COPIED_KINDS}
 
 
 def is_full(cache: Any) -> bool:
     """Return True if a known cache can be cropped."""
-    return all(type(layer).__name__ in _FULL for layer in cache.layers)
+    return all(type(layer).__name__ in _FULL_KINDS for layer in cache.layers)
 
 
 def give_room(cache: Any) -> None:
@@ -61,16 +61,18 @@ def _roomy_layer() -> Any:
     """
     from transformers.cache_utils import DynamicLayer
 
-    return type("RoomyLayer", (DynamicLayer,), {"update": _update})
+    return type("RoomyLayer", (DynamicLayer,), {"update": _write_in_place})
 
 
-def _update(layer: Any, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+def _write_in_place(
+    layer: Any, key_states: Any, value_states: Any, *_: Any, **__: Any
+) -> tuple[Any, Any]:
     """Add keys and values, (batch, kv_heads, tokens, head_dim), and return views of all."""
     start = layer.keys.shape[-2]
     stop = start + key_states.shape[-2]
     keys, values = (
-        _with_room(room, held, stop)
-        for room, held in zip(layer.rooms, (layer.keys, layer.values), strict=True)
+        _with_room(room, tensor, stop)
+        for room, tensor in zip(layer.rooms, (layer.keys, layer.values), strict=True)
     )
     keys[..., start:stop, :] = key_states
     values[..., start:stop, :] = value_states
@@ -107,35 +109,35 @@ class Snapshot:
     @classmethod
     def of(cls, cache: Any) -> Snapshot:
         """Copy what the cache could not be cropped back to."""
-        return cls(tuple(_states(layer) for layer in cache.layers))
+        return cls(tuple(_state_copies(layer) for layer in cache.layers))
 
     def put(self, cache: Any, length_tokens: int) -> None:
         """Bring the cache back to the length at which the snapshot was made."""
         for layer, states in zip(cache.layers, self.layers, strict=True):
-            vars(layer).update(_copied(dict(states)))
-            has_keys = type(layer).__name__ in (*_FULL, _HYBRID)
+            vars(layer).update(_copy_of(dict(states)))
+            has_keys = type(layer).__name__ in (*_FULL_KINDS, _HYBRID_KIND)
             if has_keys and getattr(layer, "keys", None) is not None:
                 layer.keys = layer.keys[..., :length_tokens, :]
                 layer.values = layer.values[..., :length_tokens, :]
 
 
-def _states(layer: Any) -> dict[str, Any]:
+def _state_copies(layer: Any) -> dict[str, Any]:
     """Return copies of what a layer holds besides what grows with each token."""
     kind = type(layer).__name__
-    if kind in _FULL:
+    if kind in _FULL_KINDS:
         return {}
-    growing = ("keys", "values") if kind == _HYBRID else ()
-    return {name: _copied(value) for name, value in vars(layer).items() if name not in growing}
+    growing = ("keys", "values") if kind == _HYBRID_KIND else ()
+    return {name: _copy_of(value) for name, value in vars(layer).items() if name not in growing}
 
 
-def _copied(value: Any) -> Any:
+def _copy_of(value: Any) -> Any:
     """Return a value with copies of all tensors in it."""
     if hasattr(value, "clone"):
         return value.clone()
     if isinstance(value, dict):
-        return {key: _copied(part) for key, part in value.items()}
+        return {key: _copy_of(part) for key, part in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_copied(part) for part in value)
+        return type(value)(_copy_of(part) for part in value)
     return value
 
 
@@ -158,10 +160,7 @@ class Switch:
 
 
 def configured_switch(config: Mapping[str, Any]) -> Switch | None:
-    """Return where a model's positions switch, by its configuration.
-
-    Returns None if it names no such positions.
-    """
+    """Return where a model's positions switch, or None if its configuration names no switch."""
     switches = []
     for holder, rope in _ropes(config):
         kind = str(rope.get("rope_type", rope.get("type", "")))
@@ -177,7 +176,7 @@ def configured_switch(config: Mapping[str, Any]) -> Switch | None:
 
 
 def _ropes(config: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield each part of a configuration that names rotary positions, behind what holds it."""
+    """Yield each part of a configuration that names rotary positions, after the part it is in."""
     for value in config.values():
         if isinstance(value, Mapping):
             if "rope_type" in value or "type" in value:

@@ -22,17 +22,17 @@ from needlemap.models.model_files import position_limit
 from needlemap.models.walk import Ids, Logits
 
 # Tokens of the longer prompt: as a rule, and to cross a window or a switch.
-_TOKENS, _MOST = 48, 640
+_TOKENS, _MOST_TOKENS = 48, 640
 # Weights times tokens that such a longer prompt may take.
-_CHEAP = {"cpu": 2e10, "cuda": 2e13}
+_CHEAP_WEIGHT_TOKENS = {"cpu": 2e10, "cuda": 2e13}
 # Single tokens behind a prompt.
 _STEPS = 2
 # Tokens. Products of so few are computed otherwise than those of dozens.
-_FEW = 8
-# A difference is more than so many times what rounding does.
-_TIMES = 3.0
-# Of the logits' spread: more than rounding ever does.
-_UNLIKE = 0.1
+_FEW_TOKENS = 8
+# A difference is more than rounding if it is more than this many times what rounding does.
+_ROUNDING_FACTOR = 3.0
+# As a share of the logits' spread: more than rounding ever does.
+_MOST_ROUNDING_SHARE = 0.1
 _ENCODER = (
     "it is an encoder: what it computes for a token changes with the tokens behind it. needlemap "
     "asks causal (decoder-only) language models."
@@ -41,8 +41,8 @@ _MEMORY = (
     "the same tokens, computed twice without a cache, come out differently: no answer of it could "
     "be trusted."
 )
-# Of the spread: what rounding may do at least, in float32 and below.
-_FINE, _COARSE = 1e-3, 1e-2
+# As a share of the logits' spread: a difference up to this is always rounding.
+_LEAST_ROUNDING_FLOAT32, _LEAST_ROUNDING_16_BIT = 1e-3, 1e-2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +62,26 @@ class CacheCheck:
 
     Attributes:
         parting: How many of their first tokens the two share.
-        most: The largest difference that rounding explains.
-        spread: The logits' own.
+        tolerance: The largest difference that rounding explains.
+        spread: The logits' standard deviation.
     """
 
     long: Text
     short: Text
-    far: Text | None
+    longer: Text | None
     parting: int
-    most: float
+    tolerance: float
     spread: float
 
 
 def settle(engine: HuggingFaceEngine, sample: Ids | None = None) -> tuple[str, ...]:
     """Let an engine compute in the first way that gives what passes without a cache give.
 
-    Returns what a user should know of that. sample: tokens of any text. Raises SettingsError for a
-    model that has no such way.
+    Return what a user should know of that way. sample: tokens of any text. Raise SettingsError if
+    the model has no such way.
     """
     try:
-        _settle(engine, sample)
+        _choose_way(engine, sample)
     except Unmeasured as error:
         raise SettingsError(str(error)) from None
     engine.prepare(0, ())
@@ -89,33 +89,37 @@ def settle(engine: HuggingFaceEngine, sample: Ids | None = None) -> tuple[str, .
     return _notes(engine)
 
 
-def _settle(engine: HuggingFaceEngine, sample: Ids | None) -> None:
-    """Let an engine compute in the first good way. Raises SettingsError or Unmeasured."""
-    long_ids, short_source = _drawn(engine, sample)
-    rows = engine.alone(long_ids, len(long_ids))
+def _choose_way(engine: HuggingFaceEngine, sample: Ids | None) -> None:
+    """Let an engine compute in the first good way. Raise SettingsError or Unmeasured if none is."""
+    long_ids, short_source = _sample_texts(engine, sample)
+    rows = engine.uncached_logits(long_ids, len(long_ids))
     parting = len(long_ids) // 2
-    spread = _spread(rows)
-    least = (_FINE if _is_fine(engine) else _COARSE) * spread
-    short = _short(engine, short_source)
+    spread = _logit_spread(rows)
+    is_float32 = _is_float32(engine)
+    tolerance = (_LEAST_ROUNDING_FLOAT32 if is_float32 else _LEAST_ROUNDING_16_BIT) * spread
+
+    short = _shorter_text(engine, short_source)
     # The same tokens with others behind them: alike, but where weights are quantised by what all
     # tokens are.
-    rounding = difference(rows[:parting], _beside(engine, short, short_source)[:parting])
-    if engine.way.cached and not _is_fine(engine) and _is_one_side(engine, long_ids, _FEW):
-        rounding = max(rounding, difference(rows[:_FEW], engine.alone(long_ids[:_FEW], _FEW)))
-    far = _far(engine, long_ids, short_source)
-    beyond = 0.0 if far is None else difference(rows, far.rows[: len(long_ids)])
-    most_rounding = _UNLIKE * spread if engine.way.cached else least
-    # A comparison with NaN is False.
-    if not max(rounding, beyond) <= most_rounding:
-        _refuse_unless_generated(engine, long_ids, rows, least)
+    rounding = difference(rows[:parting], _other_logits(engine, short, short_source)[:parting])
+    if engine.way.cached and not is_float32 and _is_on_one_side(engine, long_ids, _FEW_TOKENS):
+        first_rows = engine.uncached_logits(long_ids[:_FEW_TOKENS], _FEW_TOKENS)
+        rounding = max(rounding, difference(rows[:_FEW_TOKENS], first_rows))
+    longer = _longer_text(engine, long_ids, short_source)
+    longer_rounding = 0.0 if longer is None else difference(rows, longer.rows[: len(long_ids)])
+
+    most_rounding = _MOST_ROUNDING_SHARE * spread if engine.way.cached else tolerance
+    # `not <=` in place of `>`: a comparison with NaN is False, and NaN must not pass.
+    if not max(rounding, longer_rounding) <= most_rounding:
+        _use_generate(engine, long_ids, rows, tolerance)
         return
 
     check = CacheCheck(
         long=Text(long_ids, rows),
         short=short,
-        far=far,
+        longer=longer,
         parting=parting,
-        most=max(_TIMES * rounding, least),
+        tolerance=max(_ROUNDING_FACTOR * rounding, tolerance),
         spread=spread,
     )
     ways = WAYS[WAYS.index(engine.way) :]
@@ -128,9 +132,9 @@ def _settle(engine: HuggingFaceEngine, sample: Ids | None) -> None:
     engine.chunk = chunk
 
 
-def _drawn(engine: HuggingFaceEngine, sample: Ids | None) -> tuple[Ids, Ids]:
+def _sample_texts(engine: HuggingFaceEngine, sample: Ids | None) -> tuple[Ids, Ids]:
     """Return two texts of one length whose first halves are the same."""
-    size = _size(engine)
+    size = _prompt_tokens(engine)
     random = np.random.default_rng(0)
     tokens = sample
     if tokens is None or not len(tokens):
@@ -144,10 +148,10 @@ def _drawn(engine: HuggingFaceEngine, sample: Ids | None) -> tuple[Ids, Ids]:
     return long_ids, other_ids
 
 
-def _short(engine: HuggingFaceEngine, other_ids: Ids) -> Text:
-    """Return the shorter text, on this side of a switch.
+def _shorter_text(engine: HuggingFaceEngine, other_ids: Ids) -> Text:
+    """Return the shorter text. It ends before a switch of positions.
 
-    It is as long as the other if no cache is walked.
+    If the engine keeps no cache, it is as long as the other text.
     """
     size = len(other_ids)
     if engine.way.cached:
@@ -155,37 +159,41 @@ def _short(engine: HuggingFaceEngine, other_ids: Ids) -> Text:
     if engine.switch is not None:
         size = min(size, engine.switch.at)
     ids = other_ids[:size]
-    return Text(ids, engine.alone(ids, len(ids)))
+    return Text(ids, engine.uncached_logits(ids, len(ids)))
 
 
-def _is_fine(engine: HuggingFaceEngine) -> bool:
+def _is_float32(engine: HuggingFaceEngine) -> bool:
     """Return True if weights are in float32."""
     return "float32" in str(engine.model.dtype)
 
 
-def _beside(engine: HuggingFaceEngine, short: Text, other_ids: Ids) -> Logits:
-    """Return logits of a text that starts as the long one, on the same side of a switch."""
-    if _is_one_side(engine, other_ids, len(short.ids)):
+def _other_logits(engine: HuggingFaceEngine, short: Text, other_ids: Ids) -> Logits:
+    """Return logits of a text that starts as the long one does.
+
+    They are the short text's. If a switch of positions lies behind that, they are those of all of
+    `other_ids`, which is on the long text's side of it.
+    """
+    if _is_on_one_side(engine, other_ids, len(short.ids)):
         return short.rows
-    return engine.alone(other_ids, len(other_ids))
+    return engine.uncached_logits(other_ids, len(other_ids))
 
 
-def _is_one_side(engine: HuggingFaceEngine, text: Ids, tokens: int) -> bool:
+def _is_on_one_side(engine: HuggingFaceEngine, text: Ids, tokens: int) -> bool:
     """Return True if no switch lies between a text's first tokens and the whole of it."""
     return engine.switch is None or not tokens <= engine.switch.at < len(text)
 
 
-def _far(engine: HuggingFaceEngine, long_ids: Ids, other_ids: Ids) -> Text | None:
-    """Return a longer text with the same start, or None.
+def _longer_text(engine: HuggingFaceEngine, long_ids: Ids, other_ids: Ids) -> Text | None:
+    """Return a text with the same start, as long as is cheap and as the model has positions for.
 
-    It is as long as is cheap and as the model has positions for.
+    Return None if that is no longer than `long_ids`, if positions switch, or if the model fails.
     """
-    tokens = min(_cheap(engine), position_limit(engine.model.config) or _MOST)
+    tokens = min(_cheap_tokens(engine), position_limit(engine.model.config) or _MOST_TOKENS)
     if engine.switch is not None or tokens <= len(long_ids):
         return None
     ids = np.concatenate([long_ids, np.resize(other_ids, tokens - len(long_ids))])
     try:
-        return Text(ids, engine.alone(ids, len(ids)))
+        return Text(ids, engine.uncached_logits(ids, len(ids)))
     except Unmeasured:
         raise
     # It takes no such text, whatever its configuration says.
@@ -193,26 +201,28 @@ def _far(engine: HuggingFaceEngine, long_ids: Ids, other_ids: Ids) -> Text | Non
         return None
 
 
-def _refuse_unless_generated(
-    engine: HuggingFaceEngine, ids: Ids, rows: Logits, least: float
-) -> None:
+def _use_generate(engine: HuggingFaceEngine, ids: Ids, rows: Logits, tolerance: float) -> None:
     """Let a model that looks ahead compute by its own `generate`, if its code prepares that.
 
-    Raises SettingsError for others: encoders, and those that come out differently each time.
+    rows: the logits of `ids` from a pass without a cache. tolerance: the largest difference that
+    two passes over the same tokens may have. Raise SettingsError if the model is an encoder, or if
+    two such passes differ by more.
     """
-    if not difference(rows, engine.alone(ids, len(ids))) <= least:
+    # `not <=` in place of `>`: a comparison with NaN is False, and NaN must not pass.
+    if not difference(rows, engine.uncached_logits(ids, len(ids))) <= tolerance:
         raise SettingsError(_MEMORY)
     if not engine.prepares_itself() or getattr(engine.model.config, "is_decoder", None) is False:
         raise SettingsError(_ENCODER)
+
     engine.way = GENERATED
-    first = _generated(engine, ids)
-    second = _generated(engine, ids)
-    if not difference(first, second) <= least:
+    logits = _step_logits(engine, ids)
+    repeated_logits = _step_logits(engine, ids)
+    if not difference(logits, repeated_logits) <= tolerance:
         raise SettingsError(_MEMORY)
 
 
-def _generated(engine: HuggingFaceEngine, ids: Ids) -> Logits:
-    """Return logits of single tokens behind a text."""
+def _step_logits(engine: HuggingFaceEngine, ids: Ids) -> Logits:
+    """Return the logits of a text's last tokens, computed one by one."""
     start = len(ids) - _STEPS
     engine.crop(0)
     engine.prepare(start, ())
@@ -220,24 +230,33 @@ def _generated(engine: HuggingFaceEngine, ids: Ids) -> Logits:
     return np.stack([engine.extend(ids[place : place + 1]) for place in range(start, len(ids))])
 
 
-def _size(engine: HuggingFaceEngine) -> int:
-    """Return the tokens of the longer prompt: across the window and the switch if that is cheap."""
-    most = _cheap(engine)
+def _prompt_tokens(engine: HuggingFaceEngine) -> int:
+    """Return how many tokens the longer prompt has.
+
+    They go beyond the window and the switch of positions, if so many are cheap.
+    """
+    cheap_tokens = _cheap_tokens(engine)
     size = _TOKENS
-    if engine.sliding is not None and 2 * engine.sliding + 16 <= most:
+    if engine.sliding is not None and 2 * engine.sliding + 16 <= cheap_tokens:
         size = max(size, 2 * engine.sliding + 16)
     if engine.switch is None:
         return size
     # Beyond a switch that is not steady, each length has positions of its own.
-    if engine.switch.steady and engine.switch.at + 24 <= most:
+    if engine.switch.steady and engine.switch.at + 24 <= cheap_tokens:
         return engine.switch.at + 24
     return min(size, engine.switch.at)
 
 
-def _cheap(engine: HuggingFaceEngine) -> int:
-    """Return the tokens that a longer pass may have."""
+def _cheap_tokens(engine: HuggingFaceEngine) -> int:
+    """Return how many tokens a pass of this model may have without taking long."""
     weights = sum(parameter.numel() for parameter in engine.model.parameters())
-    return min(_MOST, int(_CHEAP.get(engine.device.type, _CHEAP["cpu"]) / max(weights, 1)))
+    return min(
+        _MOST_TOKENS,
+        int(
+            _CHEAP_WEIGHT_TOKENS.get(engine.device.type, _CHEAP_WEIGHT_TOKENS["cpu"])
+            / max(weights, 1)
+        ),
+    )
 
 
 def _is_good(engine: HuggingFaceEngine, check: CacheCheck) -> bool:
@@ -251,56 +270,65 @@ def _is_good(engine: HuggingFaceEngine, check: CacheCheck) -> bool:
         return False
     # Single tokens behind a fresh prompt: some models scan a prompt otherwise than they step.
     fresh_step = pairs[0][1]
-    most_step = check.most
-    if fresh_step <= max(check.most, _UNLIKE * check.spread):
-        most_step = max(check.most, _TIMES * fresh_step)
-    return all(prompt <= check.most and step <= most_step for prompt, step in pairs)
+    step_tolerance = check.tolerance
+    if fresh_step <= max(check.tolerance, _MOST_ROUNDING_SHARE * check.spread):
+        step_tolerance = max(check.tolerance, _ROUNDING_FACTOR * fresh_step)
+    return all(prompt <= check.tolerance and step <= step_tolerance for prompt, step in pairs)
 
 
 def _walk(engine: HuggingFaceEngine, check: CacheCheck) -> list[tuple[float, float]]:
-    """Return the differences of each text's logits: its prompt's, and single tokens' behind it."""
+    """Walk the texts, and return two differences of logits for each walk.
+
+    The first is that of the prompt, the second that of the single tokens behind it.
+    """
     size, mode = len(check.long.ids), engine.way
     engine.crop(0)
     engine.chunk = size
     pairs = [_logit_differences(engine, check, check.long, 0, _STEPS)]
     pairs.append(_logit_differences(engine, check, check.short, check.parting, _STEPS))
+
+    # The long text again, in three pieces.
     engine.chunk = -(-(size - check.parting if mode.share else size) // 3)
     pairs.append(_logit_differences(engine, check, check.long, check.parting, 0))
-    if check.far is not None and mode.pieces:
-        engine.chunk = -(-(len(check.far.ids) - size) // 2)
-        pairs.append(_logit_differences(engine, check, check.far, size, 0))
+
+    if check.longer is not None and mode.pieces:
+        engine.chunk = -(-(len(check.longer.ids) - size) // 2)
+        pairs.append(_logit_differences(engine, check, check.longer, size, 0))
     return pairs
 
 
 def _logit_differences(
     engine: HuggingFaceEngine, check: CacheCheck, text: Text, shared: int, steps: int
 ) -> tuple[float, float]:
-    """Return the differences of a prompt's logits, and of so many single tokens' behind it.
+    """Return how far a prompt's logits differ from those without a cache, and its last tokens'.
 
-    The prompt's are those behind what it shares with the one before.
+    The prompt is the text without its last `steps` tokens, which are computed one by one. Only its
+    tokens behind the `shared` ones that the cache holds are computed and compared.
     """
     stop = len(text.ids) - steps
     engine.prepare(stop, (check.parting,))
-    held = engine.crop(shared)
-    prompt = difference(engine.extend_all(text.ids[held:stop]), text.rows[held:stop])
+    start = engine.crop(shared)
+    prompt = difference(engine.extend_all(text.ids[start:stop]), text.rows[start:stop])
     if not steps:
         return prompt, 0.0
+
     rows = [engine.extend(text.ids[place : place + 1]) for place in range(stop, len(text.ids))]
     engine.crop(stop)
     return prompt, difference(np.stack(rows), text.rows[stop:])
 
 
 def difference(left: Logits, right: Logits) -> float:
-    """Return the median root mean square difference of two (tokens, vocabulary) logits.
+    """Return the median over positions of two (tokens, vocabulary) logits' difference.
 
-    The median is over positions. What is added to all of a position does not count.
+    The difference at a position is the root mean square over the vocabulary.
     """
     gap = np.nan_to_num(left - right, posinf=0.0, neginf=0.0)
+    # A number added to all logits of a position changes no probability.
     gap -= gap.mean(axis=-1, keepdims=True)
     return float(np.median(np.sqrt((gap * gap).mean(axis=-1))))
 
 
-def _spread(rows: Logits) -> float:
+def _logit_spread(rows: Logits) -> float:
     """Return the logits' standard deviation at a position in the middle of them all."""
     return float(np.median(np.nan_to_num(rows, posinf=0.0, neginf=0.0).std(axis=-1)))
 

@@ -96,7 +96,7 @@ class HuggingFaceEngine(Engine):
         self._is_ready = False
         self.cache: Any = None
         self._ids: Ids = np.empty(0, np.int32)
-        self._coming = 0
+        self._prompt_tokens = 0
         self._partings: frozenset[int] = frozenset()
         self._side = 0
         self._snapshots: dict[int, Snapshot] = {}
@@ -122,7 +122,7 @@ class HuggingFaceEngine(Engine):
 
     def prepare(self, prompt_tokens: int, partings: Sequence[int]) -> None:
         """Take the next prompt's length, and where prompts asked later part from it."""
-        self._coming = prompt_tokens
+        self._prompt_tokens = prompt_tokens
         self._partings = frozenset(partings)
 
     def extend(self, ids: Ids) -> Logits:
@@ -137,7 +137,7 @@ class HuggingFaceEngine(Engine):
         """Compute ids behind the cache, and return all their logits, (tokens, vocabulary)."""
         return np.concatenate(self._rows(ids, len(ids)))
 
-    def alone(self, ids: Ids, keep: int) -> Logits:
+    def uncached_logits(self, ids: Ids, keep: int) -> Logits:
         """Return logits of the last `keep` positions of a text, from one pass without a cache."""
         self._forget_lengths()
         with self._torch.inference_mode():
@@ -155,32 +155,32 @@ class HuggingFaceEngine(Engine):
     def crop(self, length_tokens: int) -> int:
         """Keep the first length_tokens tokens, or as many as serve the coming prompt exactly.
 
-        Returns how many are kept. Raises RuntimeError if the cache did not do it.
+        Return how many tokens are kept. Raise RuntimeError if the cache did not drop the others.
         """
-        side = self._side_of(self._coming) if self._coming else self._side
+        side = self._side_of(self._prompt_tokens) if self._prompt_tokens else self._side
         # Where each length is turned in its own way, what is added would be turned as a shorter
         # text.
-        fits = side == self._side and (side <= 0 or length_tokens == self._coming)
+        fits = side == self._side and (side <= 0 or length_tokens == self._prompt_tokens)
         serves = self.way.share and fits
-        kept = self._kept(length_tokens) if serves else 0
+        kept = self._reusable_tokens(length_tokens) if serves else 0
         self._snapshots = {
             length: snapshot
             for length, snapshot in self._snapshots.items()
             if length <= kept and length in self._partings | {kept}
         }
         if kept < len(self._ids):
-            self.cache = self._cropped(kept) if kept else None
+            self.cache = self._cropped_cache(kept) if kept else None
         self._ids, self._side = self._ids[:kept], side
         self._forget_lengths()
         return kept
 
-    def _kept(self, length_tokens: int) -> int:
+    def _reusable_tokens(self, length_tokens: int) -> int:
         """Return how many of the first tokens the cache can be brought back to."""
         if not self._needs_snapshots or len(self._ids) == length_tokens:
             return length_tokens
         return max((length for length in self._snapshots if length <= length_tokens), default=0)
 
-    def _cropped(self, length_tokens: int) -> Any:
+    def _cropped_cache(self, length_tokens: int) -> Any:
         """Return the cache, brought back to a length."""
         if self._needs_snapshots:
             with self._torch.inference_mode():
@@ -201,7 +201,7 @@ class HuggingFaceEngine(Engine):
     def _rows(self, ids: Ids, keep: int) -> list[Logits]:
         """Return logits of the last `keep` positions, at most, of each piece."""
         start = len(self._ids)
-        if not start and not self._coming:
+        if not start and not self._prompt_tokens:
             self._side = self._side_of(len(ids))
         rows: list[Logits] = []
         place = start
@@ -215,15 +215,17 @@ class HuggingFaceEngine(Engine):
         return rows
 
     def _stops(self, count: int) -> list[int]:
-        """Return where the pieces end in which so many tokens are computed.
+        """Return the ends of the pieces in which the next `count` tokens are computed.
 
-        Beyond a switch, a first piece that ended before it would be turned as a short text.
+        If the text goes beyond a switch of positions, the first piece does too, because positions
+        of a piece that ended before it would be turned as those of a short text.
         """
         start, stop = len(self._ids), len(self._ids) + count
         if not (self.way.cached and (self.way.pieces or start)):
             return [stop]
+
         size = self.chunk if self.way.pieces else 1
-        least = start + 1
+        first_end = start + 1
         cuts = {stop}
         if self.switch is not None and stop > self.switch.at:
             if self._side and not start and not self.switch.steady:
@@ -232,10 +234,12 @@ class HuggingFaceEngine(Engine):
                 size = 1
             cuts.add(self.switch.at)
             if self._side:
-                least = self.switch.at + 1
+                first_end = self.switch.at + 1
+
         if self._needs_snapshots and self.way.share:
             cuts |= self._partings
-        return _ends(start, sorted(cut for cut in cuts if least <= cut <= stop), size, least)
+        cuts_ahead = sorted(cut for cut in cuts if first_end <= cut <= stop)
+        return _ends(start, cuts_ahead, size, first_end)
 
     def _forward(self, ids: Ids, keep: int) -> Logits:
         """Return logits of the last `keep` positions, (keep, vocabulary)."""
@@ -253,33 +257,37 @@ class HuggingFaceEngine(Engine):
         raise Unmeasured(Failure.MEMORY, f"Out of memory at {tokens:,} tokens on {self.device}.")
 
     def _compute(self, ids: Ids, keep: int) -> Logits:
-        whole = np.concatenate([self._ids, ids])
+        all_ids = np.concatenate([self._ids, ids])
         if not self.way.cached:
-            rows = self._generated(whole, keep) if self.way.generated else self.alone(whole, keep)
-            self._ids = whole
+            if self.way.generated:
+                rows = self._generated_logits(all_ids, keep)
+            else:
+                rows = self.uncached_logits(all_ids, keep)
+            self._ids = all_ids
             return rows
+
         with self._torch.inference_mode():
-            side = self._side_of(len(whole))
+            side = self._side_of(len(all_ids))
             crosses = self.cache is not None and self._side == 0 and side != 0
-            if crosses and self._drops(whole):
-                ids = whole
+            if crosses and self._drops_cache(all_ids):
+                ids = all_ids
                 self.cache = None
                 self._side = side
             fields = {self._cache_field: self.cache, "use_cache": True}
-            start, is_fresh = len(whole) - len(ids), self.cache is None
+            start, is_fresh = len(all_ids) - len(ids), self.cache is None
             output = self._call(ids, start, keep, fields)
             self.cache = getattr(output, self._cache_field, None)
-            self._ids = whole
+            self._ids = all_ids
             if is_fresh and self._is_known:
                 give_room(self.cache)
             return self._logits(output, keep)
 
-    def _drops(self, whole: Ids) -> bool:
+    def _drops_cache(self, all_ids: Ids) -> bool:
         """Return True if the model itself computes the whole text anew beyond a switch.
 
-        It is asked where an answer crosses the switch.
+        Called when an answer crosses the switch.
         """
-        tokens = self._tokens(whole)
+        tokens = self._tokens(all_ids)
         fields = {self._cache_field: self.cache, "attention_mask": self._torch.ones_like(tokens)}
         try:
             inputs = self.model.prepare_inputs_for_generation(tokens, use_cache=True, **fields)
@@ -293,15 +301,15 @@ class HuggingFaceEngine(Engine):
         prepare = getattr(type(self.model), "prepare_inputs_for_generation", None)
         return prepare is not None and not prepare.__module__.startswith("transformers.generation")
 
-    def _generated(self, whole: Ids, keep: int) -> Logits:
-        """Return logits of the last `keep` positions as the model's own `generate` meets them.
+    def _generated_logits(self, all_ids: Ids, keep: int) -> Logits:
+        """Return logits of the last `keep` positions as the model's own `generate` computes them.
 
-        It is made to pick what follows the prompt.
+        `generate` is made to pick the tokens that follow the prompt in `all_ids`.
         """
-        prompt, start = self._tokens(whole[: self._coming]), self._coming
+        prompt, start = self._tokens(all_ids[: self._prompt_tokens]), self._prompt_tokens
         # The last pick does not count.
-        followers = [*whole[start:].tolist(), 0]
-        with self._undrawn(len(whole)):
+        followers = [*all_ids[start:].tolist(), 0]
+        with self._forbid_random_numbers(len(all_ids)):
             output = self.model.generate(
                 prompt,
                 attention_mask=self._torch.ones_like(prompt),
@@ -330,22 +338,20 @@ class HuggingFaceEngine(Engine):
             positions = self._torch.arange(start, start + len(ids), device=self.device)
             arguments["position_ids"] = positions[None]
         tokens = self._tokens(ids)
-        with self._undrawn(start + len(ids)), split_attention():
+        with self._forbid_random_numbers(start + len(ids)), split_attention():
             return self.model(input_ids=tokens, **arguments)
 
     @contextmanager
-    def _undrawn(self, tokens: int) -> Iterator[None]:
-        """Raise Unmeasured if random numbers were drawn inside.
-
-        A first pass may draw, for modules made only then.
-        """
-        before = self._dice()
+    def _forbid_random_numbers(self, tokens: int) -> Iterator[None]:
+        """Raise Unmeasured if random numbers were drawn inside."""
+        states_before = self._random_states()
         yield
-        after = self._dice()
-        if self._is_ready and not all(map(self._torch.equal, before, after)):
+        states_after = self._random_states()
+        # A first pass may draw, for modules made only then.
+        if self._is_ready and not all(map(self._torch.equal, states_before, states_after)):
             raise Unmeasured(Failure.MODEL, _RANDOM.format(tokens=tokens))
 
-    def _dice(self) -> list[Any]:
+    def _random_states(self) -> list[Any]:
         """Return the states of the generators of random numbers that a model may draw from."""
         states = [self._torch.get_rng_state()]
         if self.device.type == "cuda":
@@ -362,8 +368,8 @@ class HuggingFaceEngine(Engine):
 def finite(logits: Logits) -> Logits:
     """Return logits, (tokens, vocabulary), as they are; -inf rules a token out.
 
-    Raises Unmeasured for NaN, infinity, and a row that rules out all: no token could be read off
-    them.
+    Raise Unmeasured if they hold NaN or infinity, or if a row rules out all tokens: no token could
+    be read off them.
     """
     if not np.isfinite(logits.max(axis=-1)).all():
         raise Unmeasured(
@@ -374,10 +380,10 @@ def finite(logits: Logits) -> Logits:
     return logits
 
 
-def _ends(start: int, cuts: Sequence[int], size: int, least: int) -> list[int]:
-    """Return ends of pieces of at most `size` tokens that end at all cuts.
+def _ends(start: int, cuts: Sequence[int], size: int, first_end: int) -> list[int]:
+    """Return the ends of pieces of at most `size` tokens, all cuts among them.
 
-    The first piece may be longer, up to `least`.
+    The first piece may be longer, because no piece ends before `first_end`.
 
     >>> _ends(0, [5, 12], 4, 1), _ends(0, [12], 4, 7)
     ([4, 5, 9, 12], [7, 11, 12])
@@ -385,17 +391,15 @@ def _ends(start: int, cuts: Sequence[int], size: int, least: int) -> list[int]:
     ends, place = [], start
     for cut in cuts:
         while place < cut:
-            place = min(cut, max(place + size, least))
+            place = min(cut, max(place + size, first_end))
             ends.append(place)
     return ends
 
 
 def first_device(model: Any) -> Any:
-    """Return where a model wants its tokens.
-
-    Offloaded weights report 'meta'; what moves them knows.
-    """
+    """Return the device on which a model takes its tokens."""
     embeddings = model.get_input_embeddings()
-    mover = getattr(embeddings, "_hf_hook", None)
-    device = getattr(mover, "execution_device", None)
+    # Offloaded weights report 'meta'. accelerate's hook, which moves them, knows the device.
+    hook = getattr(embeddings, "_hf_hook", None)
+    device = getattr(hook, "execution_device", None)
     return embeddings.weight.device if device is None else device
