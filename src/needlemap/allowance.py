@@ -81,8 +81,9 @@ def read_allowance(
 def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
     """Return how many seconds a server asks us to wait, by `retry-after-ms` or `retry-after`.
 
-    The latter is a number of seconds or a date. Return None also for no time at all, as if a clock
-    is wrong: the request would be repeated at once, again and again.
+    The latter is a number of seconds or a date. Return None if there is no such header. Return None
+    for 0 seconds, too, for example if a clock is wrong: else the request would be repeated at once,
+    again and again.
 
     >>> (
     ...     retry_after_s({"retry-after-ms": "1500"}),
@@ -123,8 +124,8 @@ _EPOCH_MS = 1e11
 def asked_wait_s(headers: Mapping[str, str], body: str, now_s: float | None = None) -> float | None:
     """Return how many seconds a server that limits a rate asks us to wait.
 
-    Its headers, its words, or the time at which its limit is full again tell that. Return None if
-    none of them does.
+    Its `retry-after` headers come first, then its words, then the time at which its limit is full
+    again. If none of them names a wait, return None.
 
     >>> (
     ...     asked_wait_s({}, "Please try again in 1m5.2s."),
@@ -149,27 +150,36 @@ def asked_wait_s(headers: Mapping[str, str], body: str, now_s: float | None = No
 
 
 def _spoken_s(body: str) -> float | None:
-    """Return the wait in seconds that the body of a refusal names, or None."""
+    """Return the seconds that the body of a refusal asks to wait, or None if it names no wait.
+
+    A field of JSON has precedence over a sentence.
+    """
     field = _FIELD.search(body)
     if field:
         unit = (field["suffix"] or (field["unit"] or "s").strip("_-")).lower()
+        # A field's unit is milliseconds or seconds, so an "m" is never that of minutes here.
         return float(field["number"]) * (0.001 if unit.startswith("m") else 1.0)
-    spoken = _SPOKEN.search(body)
-    if spoken:
-        parts = _SPOKEN_PART.findall(spoken["time"])
+
+    sentence = _SPOKEN.search(body)
+    if sentence:
+        parts = _SPOKEN_PART.findall(sentence["time"])
         return sum(float(number) * _unit_s(unit.lower()) for number, unit in parts)
     return None
 
 
 def _unit_s(unit: str) -> float:
-    """Return the seconds of a unit, by its name."""
+    """Return the seconds of a unit, by its lower-case name."""
+    # The other units differ in their first letter: of "ms" and "min" it is the same.
     if unit.startswith(("ms", "milli")):
         return 0.001
     return _UNITS_S[unit[0]]
 
 
 def _until_s(reset: str | None, now_s: float) -> float | None:
-    """Return the seconds until a limit is full again. reset: these, or a time since 1970."""
+    """Return the seconds until a limit is full again, or None if a server does not report it.
+
+    reset: these seconds, or a time since 1970.
+    """
     number = _number(reset)
     if number is None or number < _EPOCH_S:
         return seconds(reset, now_s)

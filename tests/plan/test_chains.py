@@ -52,19 +52,19 @@ def test_counts_stay_true_through_tearing_filling_and_pruning(cuts, lengths, dep
     random = Random(seed)
     cover = Cover.of(pierced, legal_positions(bins, cuts(2000, sentence=10)))
     before = counted(cover)
-    assert cover.covered[:-1].tolist() == before
+    assert cover.chain_counts[:-1].tolist() == before
     assert min(before) > 0
     torn = random.sample(sorted(cover.chains), min(3, len(cover.chains)))
     fresh = cover.copy()
     holes = fresh.tear(torn)
-    assert fresh.covered[:-1].tolist() == counted(fresh)
+    assert fresh.chain_counts[:-1].tolist() == counted(fresh)
     assert sorted(holes.tolist()) == [
         cell for cell, count in enumerate(counted(fresh)) if not count
     ]
     if len(holes):
         fresh.fill(holes, *pierced.within(holes), random)
     fresh.prune(list(fresh.chains))
-    assert fresh.covered[:-1].tolist() == counted(fresh)
+    assert fresh.chain_counts[:-1].tolist() == counted(fresh)
     assert min(counted(fresh)) > 0
     assert counted(cover) == before  # the copy was changed alone
 

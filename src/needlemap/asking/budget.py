@@ -26,15 +26,15 @@ from needlemap.settings.prices import Prices, summed
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class Reservation:
     """What requests may take at most. usd: 0 where no price is known."""
 
     tokens: int
     usd: float
 
-    def __add__(self, other: Reserved) -> Reserved:
+    def __add__(self, other: Reservation) -> Reservation:
         """Return the sum of both."""
-        return Reserved(self.tokens + other.tokens, self.usd + other.usd)
+        return Reservation(self.tokens + other.tokens, self.usd + other.usd)
 
 
 @dataclass(slots=True)
@@ -57,9 +57,9 @@ class Budget:
     tokens: int = 0
     over: bool = False
     _clock: Clock = field(default_factory=clock)
-    _open: list[Reserved] = field(default_factory=list)
+    _open: list[Reservation] = field(default_factory=list)
     # The least request that did not fit.
-    _unfit: Reserved | None = None
+    _unfit: Reservation | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
@@ -96,9 +96,9 @@ class Budget:
 
     def add(self, record: Record) -> None:
         """Count a record of an earlier start. One without a price is counted at today's."""
-        self.judged(record.judge_usd)
+        self.add_judge_cost(record.judge_usd)
         if record.unread.attempts and not record.rescored:
-            self.lost(record.unread, record.own_tokens)
+            self.add_unread(record.unread, record.own_tokens)
         if record.latency_s is None and record.answer is None:
             return
         # The answer of a rescored record was paid for when its prompt was sent.
@@ -128,14 +128,14 @@ class Budget:
             usd = self.prices.usd(prompt_tokens, cached_tokens, answer_tokens)
         self.usd += usd or 0.0
 
-    def judged(self, usd: float | None) -> None:
+    def add_judge_cost(self, usd: float | None) -> None:
         """Count the cost of a judge.
 
         usd: None for an unknown price, which a limit in dollars refuses.
         """
         self.usd += usd or 0.0
 
-    def lost(self, unread: UnreadRecord, prompt_tokens: int = 0) -> bool:
+    def add_unread(self, unread: UnreadRecord, prompt_tokens: int = 0) -> bool:
         """Count requests whose answers could not be read. Return True if one may be sent again.
 
         prompt_tokens: of each prompt, for requests that no server counted.
@@ -144,7 +144,7 @@ class Budget:
         if sent_tokens is None:
             sent_tokens = unread.attempts * prompt_tokens
         self.spend(sent_tokens, 0, answer_tokens=unread.answer_tokens, usd=unread.usd)
-        return self._fits_now(Reserved(0, 0.0))
+        return self._fits_now(Reservation(0, 0.0))
 
     @property
     def stopped(self) -> str | None:
@@ -154,20 +154,20 @@ class Budget:
             return f"ran for {limit}, as long as {self._clock.flag} allows"
         return self._limit_reached(self._unfit) if self._unfit else None
 
-    def most(self, prompts: Iterable[int], answer_tokens: int) -> Reserved:
+    def most_reserved(self, prompts: Iterable[int], answer_tokens: int) -> Reservation:
         """Return what prompts of these lengths may take together, with the longest answers."""
         sizes = list(prompts)
         prices = (self.prices.usd(size, 0, answer_tokens) for size in sizes)
         usd = summed(prices, of_known=True)
-        return Reserved(sum(sizes) + answer_tokens * len(sizes), usd or 0.0)
+        return Reservation(sum(sizes) + answer_tokens * len(sizes), usd or 0.0)
 
-    def cuts(self, requests: Reserved) -> bool:
+    def cuts(self, requests: Reservation) -> bool:
         """Return True if a limit in dollars or tokens may leave some of these requests out."""
         return self._limit_reached(requests) is not None
 
-    async def reserve(self, prompt_tokens: int, answer_tokens: int) -> Reserved | None:
+    async def reserve(self, prompt_tokens: int, answer_tokens: int) -> Reservation | None:
         """Set aside what a request may take, once there is room; None if there will be none."""
-        request = self.most([prompt_tokens], answer_tokens)
+        request = self.most_reserved([prompt_tokens], answer_tokens)
         while not self.over and not self._cannot_fit(request):
             self.look_at_the_clock()
             if self.over:
@@ -183,7 +183,7 @@ class Budget:
         self._changed.set()
         return None
 
-    def settle(self, reserved: Reserved) -> None:
+    def settle(self, reserved: Reservation) -> None:
         """Release what was set aside for a request that ended. `spend` counted its cost."""
         self._open.remove(reserved)
         self._changed.set()
@@ -219,17 +219,17 @@ class Budget:
             parts.append(f"{ran} of {duration_label(self.limit_time_s)}")
         return " · ".join(parts)
 
-    def _cannot_fit(self, request: Reserved) -> bool:
+    def _cannot_fit(self, request: Reservation) -> bool:
         """Return True if a request needs at least as much as one that did not fit."""
         unfit = self._unfit
         return unfit is not None and request.tokens >= unfit.tokens and request.usd >= unfit.usd
 
-    def _fits_now(self, request: Reserved) -> bool:
+    def _fits_now(self, request: Reservation) -> bool:
         """Return True if a request fits next to those that are open."""
-        most = sum(self._open, Reserved(self.tokens, self.usd) + request)
+        most = sum(self._open, Reservation(self.tokens, self.usd) + request)
         return most.tokens <= (self.limit_tokens or inf) and most.usd <= (self.limit_usd or inf)
 
-    def _limit_reached(self, requests: Reserved) -> str | None:
+    def _limit_reached(self, requests: Reservation) -> str | None:
         """Return why requests cannot be sent even once nothing is open, or None if they can."""
         if self.limit_usd is not None and self.usd + requests.usd > self.limit_usd:
             most = f"the next request may cost {requests.usd:.4f}"

@@ -49,7 +49,7 @@ class RunObserver:
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
         """Show how a family ended. An exception raised here ends the asking."""
 
-    def whole(self, name: str, session: Session) -> None:
+    def complete(self, name: str, session: Session) -> None:
         """Show that nothing of a family is left to ask."""
 
     def left_out(self, name: str, error: NeedlemapError) -> None:
@@ -107,14 +107,15 @@ class Campaign:
         the answers to the batch before, which was of the same family. Raises NeedlemapError.
         """
         session = self._with_budget(session)
-        needed = model in self.models or session.asks
-        answering = self._model(model, session.experiment.settings) if needed else None
+        open_model = None
+        if model in self.models or session.asks:
+            open_model = self._model(model, session.experiment.settings)
         if goes_on:
             self.observer.goes_on(family, session)
         else:
-            self.observer.begins(family, session, answering)
+            self.observer.begins(family, session, open_model)
         with self.observer.watch(family, session) as watcher:
-            return await session.run(answering, watcher, close=False)
+            return await session.run(open_model, watcher, close=False)
 
     async def ask_together(
         self, steps: Sequence[Step], *, at_a_time: int = 1, scored: int = 0
@@ -122,15 +123,19 @@ class Campaign:
         """Ask trials at the same time, of families that stay open until the campaign ends.
 
         at_a_time: the most requests that any call of this campaign has open. scored: how many
-        were scored before, or 1 for any. Returns what came of each, None if a limit let it not be
-        sent or it was cancelled, and how the families are asked by now. The first trial that
-        raises ends the others.
+        trials were scored before, or 1 for any number.
+
+        Return each trial's record, and the outcome of these families so far. A record is None if a
+        limit kept the trial from being sent, or if it was cancelled. The first trial that raises
+        ends the others.
         """
-        opened = [self._open_family(step, at_a_time, scored) for step in steps]
-        pairs = zip(opened, steps, strict=True)
+        families = [self._open_family(step, at_a_time, scored) for step in steps]
+        pairs = zip(families, steps, strict=True)
         records = await together(family.ask(step) for family, step in pairs)
+
         outcome = Outcome()
-        for family in {id(family): family for family in opened}.values():
+        # Several steps may be of one family.
+        for family in {id(family): family for family in families}.values():
             outcome += family.runner.outcome
         return records, outcome
 
@@ -167,15 +172,15 @@ class Campaign:
 
 
 class FullGrid:
-    """Ask all trials that one family has left. Override `next` if more depend on the answers.
+    """Ask all trials that one family has left.
 
-    session: the present one.
+    Override `next_session` if more trials depend on the answers. session: the present one.
     """
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def next(self, scored: int) -> Session | None:
+    def next_session(self, scored: int) -> Session | None:
         """Return the next session, or None at the end.
 
         scored: how many trials of the last batch were scored.
@@ -185,23 +190,24 @@ class FullGrid:
     async def ask(self, campaign: Campaign, name: str = "", model: str = "") -> Outcome | None:
         """Ask batch by batch, unless one ends as every further one would.
 
-        Returns how that ended, None if nothing was left. name, model: as `Campaign.ask` takes them.
+        Return how that ended, or None if nothing was left to ask. name, model: as `Campaign.ask`
+        takes them.
         """
-        if not self.session.wanted:
+        if not self.session.has_work:
             self.session.relabel()
-            campaign.observer.whole(name, self.session)
+            campaign.observer.complete(name, self.session)
             return None
 
         outcome = await campaign.ask(self.session, name, model)
         scored = outcome.scored
         try:
             while not outcome.over:
-                session = self.next(scored)
+                session = self.next_session(scored)
                 if session is None:
                     break
                 self.session = session
-                more = await campaign.ask(session, name, model, goes_on=True)
-                outcome, scored = outcome + more, more.scored
+                batch_outcome = await campaign.ask(session, name, model, goes_on=True)
+                outcome, scored = outcome + batch_outcome, batch_outcome.scored
         except LimitReached as error:
             # The next prompts were not built in time.
             outcome += Outcome(stopped=str(error))

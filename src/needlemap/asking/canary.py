@@ -111,8 +111,8 @@ _OWN_FUNCTIONS = {
 }
 
 
-def given_to_own(failure: str, settings: Settings) -> str:
-    """Return what the user's own function gets and must return, if it failed; else ''."""
+def own_function_advice(failure: str, settings: Settings) -> str:
+    """Return advice if a function of the user's own failed: what it gets and must return; or ''."""
     is_own = settings.backend == "python" or failure == Failure.SCORER
     return _OWN_FUNCTIONS.get(Failure(failure), "") if is_own else ""
 
@@ -150,17 +150,17 @@ async def send(
         if zeros and trial.cell.length_tokens > SMALL_TOKENS:
             break
         shared_tokens = None if settings.mode == ALONE else 0
-        record = await runner.first(replace(trial, shared_tokens=shared_tokens))
+        record = await runner.run_alone(replace(trial, shared_tokens=shared_tokens))
         if record is None:
             break
         keys.add(trial.key)
-        outcome.canary = look(record, trial.prompt, settings, outcome.warnings)
+        outcome.canary = find_fault(record, trial.prompt, settings, outcome.warnings)
         if record.score != 0:
             break
         zeros.append(record)
 
     if not outcome.canary and len(zeros) >= ENOUGH:
-        _missed(outcome, zeros[-1], shortest_first[0].prompt)
+        _report_misses(outcome, zeros[-1], shortest_first[0].prompt)
     return keys
 
 
@@ -193,14 +193,19 @@ def begins_twice(prompt: Prompt) -> bool:
     return len(ids) == 2 and bool(ids[0] == ids[1]) and int(ids[0]) >= 0
 
 
-def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]) -> str | None:
-    """Return why to stop after a first trial and what to type, or None if nothing is wrong."""
+def find_fault(
+    record: Record, prompt: Prompt, settings: Settings, warnings: list[str]
+) -> str | None:
+    """Return why to stop after a first trial and what to type, or None if nothing is wrong.
+
+    warnings: what does not stop a run is added to them.
+    """
     where = f"The first trial ({record.length_tokens:,} tokens, depth {percent(record.depth):g} %)"
     if record.failure:
         if record.failure not in _PERMANENT:
             return None
         error = (record.error or "").rstrip(".")
-        advice = given_to_own(record.failure, settings) or remedy(error)
+        advice = own_function_advice(record.failure, settings) or remedy(error)
         stop = "" if error.endswith("?") else "."
         sentences = [f"{where} could not be measured: {error}{stop}", advice, _GO_ON]
         return " ".join(filter(None, sentences))
@@ -208,12 +213,12 @@ def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]
     if record.answer is not None and not record.answer.strip():
         finish = f"finish {record.finish!r}, {record.completion_tokens} tokens written"
         finding = f"{where} got an empty answer ({finish})."
-        advice = _emptied(record, settings)
+        advice = _empty_answer_advice(record, settings)
         if prompt.chat:
             return f"{finding} {advice} {_GO_ON}"
         warnings.append(f"{finding} {advice}")
     if record.outcome == REFUSED and not warnings:
-        warnings.append(f"{where} was refused: {shown(record)}")
+        warnings.append(f"{where} was refused: {quoted_answer(record)}")
 
     own_count = record.prompt.tokens if record.prompt else 0
     surplus_tokens = (record.prompt_tokens or 0) - own_count
@@ -236,17 +241,17 @@ def remedy(error: str) -> str:
     return "Check --model, --base-url, --model-options and --request."
 
 
-def shown(record: Record) -> str:
-    """Return an answer as an error message may show it: one line, no control characters."""
-    return _brief(record.answer or "")
+def quoted_answer(record: Record) -> str:
+    """Return an answer as an error message may quote it: one line, no control characters."""
+    return _quoted(record.answer or "")
 
 
-def _brief(text: str) -> str:
+def _quoted(text: str) -> str:
     text = scrub(text)
     return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
 
 
-def _emptied(record: Record, settings: Settings) -> str:
+def _empty_answer_advice(record: Record, settings: Settings) -> str:
     if record.outcome == THINKING_SPENT:
         more = 4 * settings.most_tokens
         return f"It thought until its budget was spent: give --thinking-tokens {more} or more."
@@ -254,7 +259,7 @@ def _emptied(record: Record, settings: Settings) -> str:
         return "If it thinks first, give it --thinking-tokens 4000; else raise --max-answer-tokens."
     if record.thinking:
         return (
-            f"All that it said is in its thinking: {_brief(record.thinking)}. Start the server "
+            f"All that it said is in its thinking: {_quoted(record.thinking)}. Start the server "
             f"without its reasoning parser or with the model's, or let it not think, as with "
             f"--request 'chat_template_kwargs={{enable_thinking: false}}'."
         )
@@ -264,12 +269,12 @@ def _emptied(record: Record, settings: Settings) -> str:
     )
 
 
-def _missed(outcome: Outcome, record: Record, prompt: Prompt) -> None:
+def _report_misses(outcome: Outcome, record: Record, prompt: Prompt) -> None:
     """Report that all small trials were missed: stop for a chat model, warn for a base model."""
     scorer = record.scorer.name if record.scorer else ""
     finding = (
         f"{ENOUGH} trials of up to {record.length_tokens:,} tokens all scored 0; to "
-        f"{record.question!r} it said {shown(record)}, by scorer '{scorer}'."
+        f"{record.question!r} it said {quoted_answer(record)}, by scorer '{scorer}'."
     )
     if prompt.chat:
         advice = (
@@ -305,7 +310,7 @@ def questions(experiment: Experiment) -> list[Trial]:
     return list(trial_by_key.values())
 
 
-def unasked(experiment: Experiment, folder: RunFolder) -> list[Trial]:
+def unscored_questions(experiment: Experiment, folder: RunFolder) -> list[Trial]:
     """Return the questions that a folder has no score of; none if the settings want no control."""
     if not experiment.settings.closed_book:
         return []
@@ -318,13 +323,13 @@ async def ask(experiment: Experiment, folder: RunFolder, runner: Runner) -> None
 
     Raises as `Runner.run` does.
     """
-    trials = unasked(experiment, folder)
+    trials = unscored_questions(experiment, folder)
     waiting = {trial.asked for trial in trials}
     records = closed_book_records(folder)
     answers = to_be_scored(record for record in records if record.asked in waiting)
-    alone = runner.beside(OneFile(folder.path / CLOSED_BOOK), len(trials), answers)
+    question_runner = runner.sibling(OneFile(folder.path / CLOSED_BOOK), len(trials), answers)
     sizes = [trial.prompt.tokens for trial in trials]
-    await alone.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))
+    await question_runner.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))
 
 
 class OneFile:
@@ -340,7 +345,7 @@ class OneFile:
 
     def _write(self, line: bytes) -> None:
         with open_inside(self._file, "a+b") as stream:
-            if stream.seek(0, os.SEEK_END) and _last(stream) != b"\n":
+            if stream.seek(0, os.SEEK_END) and _last_byte(stream) != b"\n":
                 # A kill or a full disk tore the last line.
                 stream.write(b"\n")
             stream.write(line)
@@ -348,7 +353,7 @@ class OneFile:
             os.fsync(stream.fileno())
 
 
-def _last(file: IO[bytes]) -> bytes:
+def _last_byte(file: IO[bytes]) -> bytes:
     """Return the last byte of a file that is not empty."""
     file.seek(-1, os.SEEK_END)
     return file.read(1)

@@ -27,12 +27,12 @@ from needlemap.text import tell
 def listed_model(
     named: str | None, flags: Mapping[str, Any], *, asks: bool = True, command: str = ""
 ) -> dict[str, Any]:
-    """Return the settings `model` and `base_url` of the model that the server lists.
+    """Return the settings `model` and `base_url` of the model that the server lists, and print it.
 
-    Returns {} if the settings name a model, and prints which model is taken. named: a preset, a
-    file or a suite. asks: whether the command sends prompts, so that the address of a file may be
-    used too. command: one that is of no use without a server. Raises NeedlemapError if no server is
-    there, and if it lists none or several.
+    If the settings name a model already, return {}. named: a preset, a file or a suite. asks:
+    whether the command sends prompts, so that the address of a file may be used too. command: one
+    that is of no use without a server. Raise NeedlemapError if no server is there, or if it does
+    not list exactly one model.
     """
     if value_of(flags, "model") or (is_demo(named, flags) and not command):
         return {}
@@ -57,10 +57,10 @@ def listed_model(
 
 
 def known_settings(named: str | None, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that an installed package knows for the model, as far as nobody typed them; {}
-    for another model, and where a preset, a file or a suite says what is asked.
+    """Return the settings that an installed package knows for the model, and print a note on them.
 
-    Says which. Raises NeedlemapError.
+    Settings that somebody typed are left out. If no package knows the model, or if a preset, a file
+    or a suite is named, return {}.
     """
     model = value_of(flags, "model")
     if named is not None or not isinstance(model, str):
@@ -76,9 +76,10 @@ def known_settings(named: str | None, flags: Mapping[str, Any]) -> dict[str, Any
 
 
 def find_model(address: str, flags: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the only model that a server lists, and its address, with a /v1 that was missing.
+    """Return and print the only model that a server lists, and its address.
 
-    Prints both. flags: `wait`, `quiet` and the key's variable. Raises NeedlemapError.
+    A /v1 that the address lacks is added. flags: `wait`, `quiet` and the key's variable. Raise
+    NeedlemapError if the server does not list exactly one model.
     """
     listed = list_models(
         address,
@@ -114,8 +115,8 @@ class Reached(NamedTuple):
 def reach_server(flags: Mapping[str, Any]) -> Reached | None:
     """Return the server that a command's flags name, once it is there.
 
-    Returns None for another back end. Raises NeedlemapError if the server is not there within
-    `wait`.
+    If the flags name another back end or no address, return None. Raise NeedlemapError if the
+    server is not there within `wait`.
     """
     backend, _, name = str(flags.get("model", "")).partition("/")
     address = str(flags.get("base_url") or os.environ.get(ADDRESS, ""))

@@ -223,7 +223,7 @@ class Pacer:
                 left_s = self._left_s()
                 if left_s <= 0:
                     return None
-                held_s = self._held(tokens)
+                held_s = self._limit_wait_s(tokens)
                 self._changed.clear()
                 wait_s = min(wait_s, left_s)
                 start_s = monotonic()
@@ -233,7 +233,7 @@ class Pacer:
                 self._held_s += min(held_s, monotonic() - start_s)
             return None if self.is_over else self._ticket(tokens)
 
-    def _held(self, tokens: float) -> float:
+    def _limit_wait_s(self, tokens: float) -> float:
         """Return the seconds for which the server's own limits hold a request back.
 
         Reports them when they add up. Raises Unmeasured if they are too many.

@@ -58,7 +58,7 @@ def needle_records(prompt: Prompt, needles: Sequence[str]) -> tuple[NeedleRecord
     for placed, needle in zip_longest(prompt.needles, texts):
         surroundings = {}
         if needle is not None:
-            surroundings = _around(spans, placed.byte, _end(spans, placed.byte, needle))
+            surroundings = _surroundings(spans, placed.byte, _end(spans, placed.byte, needle))
         records.append(
             NeedleRecord(
                 meant=placed.meant,
@@ -70,7 +70,7 @@ def needle_records(prompt: Prompt, needles: Sequence[str]) -> tuple[NeedleRecord
     return tuple(records)
 
 
-def _around(spans: Sequence[Span], start: int, end: int) -> dict[str, str]:
+def _surroundings(spans: Sequence[Span], start: int, end: int) -> dict[str, str]:
     before = _bytes(spans, max(0, start - _BYTES), start)
     after = _bytes(spans, end, end + _BYTES)
     return {
@@ -84,7 +84,7 @@ def _end(spans: Sequence[Span], start: int, needle: str) -> int:
     """Return the end of the needle that starts at a byte, without a space added behind it."""
     offset, span = next(
         (offset, span)
-        for offset, span in _placed(spans)
+        for offset, span in _spans_with_offsets(spans)
         if offset <= start < offset + len(span.data)
     )
     has_space = bytes(span.data[-1:]) == b" " and not needle.endswith(" ")
@@ -94,12 +94,12 @@ def _end(spans: Sequence[Span], start: int, needle: str) -> int:
 def _bytes(spans: Sequence[Span], start: int, stop: int) -> bytes:
     """Return the context's bytes from start to stop, as far as there are any."""
     parts = []
-    for offset, span in _placed(spans):
+    for offset, span in _spans_with_offsets(spans):
         parts.append(span.data[max(0, start - offset) : max(0, stop - offset)])
     return b"".join(parts)
 
 
-def _placed(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
+def _spans_with_offsets(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
     """Yield each span with its first byte's offset in the context."""
     offset = 0
     for span in spans:
@@ -147,12 +147,12 @@ class RecordMaker:
         """Return the record of a trial: asked, answered (or not), scored (or not)."""
         fields: dict[str, Any] = self._trial_fields(trial)
         if answer is not None:
-            fields |= self._answered(trial, answer)
+            fields |= self._answer_fields(trial, answer)
         named = {} if answer is None else named_distractors(trial.item, answer.text)
         return Record(
             **fields,
-            **_scored(score),
-            scorer=self._scorer(score, named),
+            **_score_fields(score),
+            scorer=self._scorer_record(score, named),
             attempts=attempts,
             unread=unread,
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -180,7 +180,7 @@ class RecordMaker:
             "shared_tokens": trial.shared_tokens,
         }
 
-    def _answered(self, trial: Trial, answer: Answer) -> dict[str, Any]:
+    def _answer_fields(self, trial: Trial, answer: Answer) -> dict[str, Any]:
         prompt_tokens = answer.prompt_tokens
         if prompt_tokens is None:
             prompt_tokens = trial.prompt.asked_tokens
@@ -193,7 +193,7 @@ class RecordMaker:
             "answer": answer.text if answer.forced is None else None,
             "logprobs": answer.logprobs,
             "beside": beside,
-            "thinking": capped(answer.thinking),
+            "thinking": capped_thinking(answer.thinking),
             "finish": answer.finish,
             "prompt_tokens": answer.prompt_tokens,
             "cached_tokens": answer.cached_tokens,
@@ -206,7 +206,7 @@ class RecordMaker:
             "answered_by": answer.model,
         }
 
-    def _scorer(self, score: Score | Unmeasured, named: dict[str, Any]) -> ScorerRecord:
+    def _scorer_record(self, score: Score | Unmeasured, named: dict[str, Any]) -> ScorerRecord:
         fields: dict[str, Any] = {}
         if isinstance(score, Score):
             fields = {
@@ -228,28 +228,28 @@ class RecordMaker:
 def _pass_records(trial: Trial, answer: Answer) -> Iterator[PassRecord]:
     """Yield what a record keeps of a given answer behind the item's other prompts."""
     for request in trial.beside:
-        answered = answer.beside.get(request.role)
+        pass_answer = answer.beside.get(request.role)
         # The request failed.
-        if answered is None:
+        if pass_answer is None:
             continue
 
-        logprobs = answered.forced.logprobs if answered.forced else ()
-        sent_tokens = answered.prompt_tokens
+        logprobs = pass_answer.forced.logprobs if pass_answer.forced else ()
+        sent_tokens = pass_answer.prompt_tokens
         yield PassRecord(
             role=request.role,
             sha256=request.prompt.sha256,
             nats=tuple(round(logprob, 6) for logprob in logprobs),
             tokens=request.prompt.asked_tokens if sent_tokens is None else sent_tokens,
-            cached_tokens=answered.cached_tokens,
+            cached_tokens=pass_answer.cached_tokens,
             shared_tokens=request.shared_tokens,
-            latency_s=round(answered.latency_s, 4),
+            latency_s=round(pass_answer.latency_s, 4),
         )
 
 
 def named_distractors(item: Item, answer: str) -> dict[str, Any]:
     """Return under `distractors` the values that an answer takes from the prompt's distractors.
 
-    Returns {} if there are none, or none whose value is known.
+    Return {} if the prompt has no distractor, or none whose value is known.
     """
     if not item.reference.decoys or not any(needle.wrong for needle in item.needles):
         return {}
@@ -257,10 +257,10 @@ def named_distractors(item: Item, answer: str) -> dict[str, Any]:
     return {DISTRACTORS: named}
 
 
-def capped(thinking: str | None) -> str | None:
+def capped_thinking(thinking: str | None) -> str | None:
     """Return thinking as a record keeps it: of a longer one the start and the end.
 
-    >>> len(capped("x" * 50_000))
+    >>> len(capped_thinking("x" * 50_000))
     20000
     """
     if thinking is None or len(thinking) <= LONGEST_THINKING:
@@ -287,7 +287,7 @@ def answer_of(record: Record) -> Answer:
     )
 
 
-def scored_anew(answered: Record, scored: Record) -> Record:
+def rescored_record(answered: Record, scored: Record) -> Record:
     """Return an answer's record with another score. What the answer cost and took stays."""
     fields = ("key", "asked", "scorer", "score", "failure", "error", "finished_at")
     return answered.model_copy(
@@ -312,7 +312,7 @@ def prompt_record(trial: Trial) -> PromptRecord:
     )
 
 
-def _scored(score: Score | Unmeasured) -> dict[str, Any]:
+def _score_fields(score: Score | Unmeasured) -> dict[str, Any]:
     if isinstance(score, Score):
         return {"score": score.share}
     return {"failure": score.failure.value, "error": str(score)}

@@ -76,7 +76,7 @@ class Attempts:
     async def __anext__(self) -> Attempts:
         """Return the next attempt, once it may go out."""
         if self._failure is not None:
-            await self._rest(self._failure)
+            await self._wait_for_retry(self._failure)
         elif self.number:
             raise StopAsyncIteration
         try:
@@ -86,7 +86,7 @@ class Attempts:
             failure.attempts = self.number
             raise
         if self._ticket is None:
-            raise _skipped(self._failure)
+            raise _skipped_failure(self._failure)
         self.number += 1
         self._answer = self._failure = None
         return self
@@ -105,7 +105,7 @@ class Attempts:
         """
         if error is None:
             assert self._ticket is not None, "the request was admitted"
-            allowance, tokens = _used(self._answer)
+            allowance, tokens = _reported_use(self._answer)
             self._pacer.answered(self._ticket, allowance, tokens)
             return False
         if not isinstance(error, Unmeasured):
@@ -113,11 +113,11 @@ class Attempts:
             return False
         error.attempts = self.number
         self._failure = error
-        if error.failure is not Failure.RATE_LIMITED or not _passing(error):
+        if error.failure is not Failure.RATE_LIMITED or not _is_passing(error):
             self._pacer.ended()
         return True
 
-    async def _rest(self, failure: Unmeasured) -> None:
+    async def _wait_for_retry(self, failure: Unmeasured) -> None:
         """Wait until a retry is worth it. Raises Unmeasured if it is not."""
         if failure.failure is Failure.JUDGE and self._verdicts > 1:
             self._verdicts -= 1
@@ -125,26 +125,26 @@ class Attempts:
         if failure.failure is Failure.RATE_LIMITED or failure.unreached:
             if await self._is_waited_for(failure):
                 return
-            raise _skipped(failure) if self._pacer.is_over else failure
+            raise _skipped_failure(failure) if self._pacer.is_over else failure
 
         self._failed += 1
         is_retried = self._failed <= self._retries
         if not is_retried and self._retries > 0:
             is_retried = self._pacer.waits_out(failure, self._failed_s)
-        if not is_retried or not _passing(failure):
+        if not is_retried or not _is_passing(failure):
             raise failure
         self._failed_s = monotonic()
         wait_s = _wait_s(failure, self._failed)
         self._pacer.failed(failure, wait_s)
         if not await self._pacer.rest(wait_s):
-            raise _skipped(failure)
+            raise _skipped_failure(failure)
 
     async def _is_waited_for(self, failure: Unmeasured) -> bool:
         """Return True to retry after a rate limit, or after a server that was never there.
 
         They are no failures of this request, so that all are hopeless if it is not waited for.
         """
-        if not _passing(failure):
+        if not _is_passing(failure):
             return False
         if self._is_above_limit(failure):
             failure.transient = False
@@ -171,8 +171,11 @@ class Attempts:
         return self._prompt_tokens > limit
 
 
-def _used(answer: Answer | None) -> tuple[Allowance | None, int | None]:
-    """Return what a server still allows after an answer, and the tokens that it counted for it."""
+def _reported_use(answer: Answer | None) -> tuple[Allowance | None, int | None]:
+    """Return what a server still allows after an answer, and the tokens that it counted.
+
+    Each is None if the server did not report it.
+    """
     if answer is None:
         return None, None
     if answer.prompt_tokens is None:
@@ -180,18 +183,18 @@ def _used(answer: Answer | None) -> tuple[Allowance | None, int | None]:
     return answer.allowance, answer.prompt_tokens + (answer.completion_tokens or 0)
 
 
-def _skipped(failure: Unmeasured | None) -> Unmeasured:
+def _skipped_failure(failure: Unmeasured | None) -> Unmeasured:
     """Return the failure of a request that had no answer when the run's time was up.
 
-    failure: what came in place of an answer.
+    failure: of its last attempt; None if there was none.
     """
     reason = "not sent" if failure is None else str(failure)
-    skipped = Unmeasured(Failure.SKIPPED, f"The time was up before an answer: {reason}")
-    skipped.attempts = 0 if failure is None else failure.attempts
-    return skipped
+    failure_at_end = Unmeasured(Failure.SKIPPED, f"The time was up before an answer: {reason}")
+    failure_at_end.attempts = 0 if failure is None else failure.attempts
+    return failure_at_end
 
 
-def _passing(failure: Unmeasured) -> bool:
+def _is_passing(failure: Unmeasured) -> bool:
     return failure.transient and (failure.retry_after_s or 0.0) <= LONGEST_WAIT_S
 
 
@@ -244,7 +247,7 @@ class Scoring:
         attempts = Attempts(retries, pacer, verdicts=self.scorer.attempts)
         try:
             async for attempt in attempts:
-                with attempt, self._counting_paid():
+                with attempt, self._add_cost():
                     score = await self.scorer.score(answer, self.reference)
         except Unmeasured as failure:
             failure.usd = summed(self.paid)
@@ -256,7 +259,7 @@ class Scoring:
         return replace(score, why=reasons, usd=summed([*self.paid, score.usd]))
 
     @contextmanager
-    def _counting_paid(self) -> Iterator[None]:
+    def _add_cost(self) -> Iterator[None]:
         """Count what a failure inside cost, or what a verdict that is cut off may cost."""
         try:
             yield

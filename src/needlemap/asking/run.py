@@ -189,7 +189,7 @@ class ModelsInTurn:
         self._waiting = unfinished(chosen_by_model, path) if self.only is None else []
         if self.only is not None and self.only.opened is not None:
             session = self.only.opened.session
-            if session.wanted and session.asks:
+            if session.has_work and session.asks:
                 model = self._campaign.make.get("", make_model)(session.experiment.settings)
                 self._campaign.models[""] = model
 

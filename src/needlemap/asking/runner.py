@@ -24,7 +24,7 @@ from needlemap.asking.recording import (
     NONE_UNREAD,
     RecordMaker,
     answer_of,
-    scored_anew,
+    rescored_record,
     whole_answer,
 )
 from needlemap.asking.retry import Attempts, Scoring
@@ -216,7 +216,7 @@ class Runner:
     async def _lane(self, queue: LaneQueue[Trial], lane: int, group: asyncio.TaskGroup) -> None:
         LANE.set(lane)
         scoring = asyncio.Semaphore(_UNSCORED)
-        while (trial := queue.next(lane)) is not None and not self._stop():
+        while (trial := queue.next_item(lane)) is not None and not self._stop():
             await scoring.acquire()
             result, attempts = await self._ask(trial)
             if _is_skipped(result):
@@ -232,12 +232,17 @@ class Runner:
             if not self.scorer.asks:
                 await finish
             if self.settings.pause_s and attempts:
-                await asyncio.sleep(min(self.settings.pause_s, max(0.0, self.budget.left_s())))
+                await self._pause()
 
-    def beside(self, sink: RecordSink, already: int, answers: Mapping[str, Record]) -> Runner:
+    async def _pause(self) -> None:
+        """Wait as long as the settings want between requests, but not beyond the run's time."""
+        left_s = max(0.0, self.budget.left_s())
+        await asyncio.sleep(min(self.settings.pause_s, left_s))
+
+    def sibling(self, sink: RecordSink, already: int, answers: Mapping[str, Record]) -> Runner:
         """Return a runner of other trials under the same limits, whose records go to `sink`.
 
-        Nothing watches it.
+        No observer hears of its trials.
         """
         return Runner(
             model=self.model,
@@ -251,13 +256,13 @@ class Runner:
             pacer=self._pacer,
         )
 
-    async def first(self, trial: Trial) -> Record | None:
-        """Ask one trial before all others, keep its record and return it.
+    async def run_alone(self, trial: Trial) -> Record | None:
+        """Ask one trial, one request after the other, keep its record and return it.
 
-        Returns None if a limit lets nothing be sent. Raises as `run` does.
+        If a limit keeps one of its requests from being sent, return None. Raise as `run` does.
         """
         self._expect(trial)
-        record = None
+        records: list[Record] = []
         for request in requests([trial]):
             result, attempts = await self._ask(request)
             if _is_skipped(result):
@@ -265,12 +270,17 @@ class Runner:
                 self.outcome.stopped = self.budget.stopped
                 return None
             records = await self._take(request, result, attempts)
-            record = records[-1] if records else None
-        await asyncio.sleep(min(self.settings.pause_s, max(0.0, self.budget.left_s())))
-        return record
+
+        await self._pause()
+        # The last request completes this trial, and any earlier trial that still waited for it.
+        # `_expect` added this one last, so its record is the last.
+        return records[-1] if records else None
 
     def _expect(self, trial: Trial) -> None:
-        """Keep a trial until all that its scorer reads of it is known."""
+        """Keep a trial until the results of all its requests are known.
+
+        A trial of one request is not kept: its result completes it.
+        """
         if trial.beside:
             for part in (trial, *trial.beside):
                 self._open.setdefault(part.asked, {})[trial.key] = trial
@@ -278,9 +288,13 @@ class Runner:
     async def _take(
         self, request: Trial, result: Answer | Unmeasured, attempts: int
     ) -> list[Record]:
-        """Take the result of a request. Return the records of the trials that it completes."""
+        """Take the result of a request. Return the records of the trials that it completes.
+
+        These are in the order in which the trials were expected.
+        """
         if not self.scorer.passes[1:]:
             return [await self._finish(request, result, attempts)]
+
         self._results[request.asked] = request, result, attempts
         records = []
         for trial in list(self._open.get(request.asked, {}).values()):
@@ -290,34 +304,36 @@ class Runner:
             for request_hash in hashes:
                 self._open[request_hash].pop(trial.key, None)
             results = [self._results[request_hash] for request_hash in hashes]
+
             # What a request took is counted once.
             for request_hash in hashes[1:]:
-                self._results[request_hash] = _counted(*self._results[request_hash])
+                self._results[request_hash] = _without_cost(*self._results[request_hash])
             others = tuple(other for other, _, _ in results[1:])
             all_attempts = sum(attempts for _, _, attempts in results)
             record = await self._finish(
-                replace(trial, beside=others), _joined(results), attempts=all_attempts
+                replace(trial, beside=others), _joint_result(results), attempts=all_attempts
             )
             records.append(record)
         return records
 
     def _stop(self) -> bool:
-        """Return True to send nothing more.
+        """Return True if no further trial may be sent.
 
-        A limit in dollars or tokens lets pass what still fits.
+        A limit in dollars or tokens does not stop the run: a smaller request may still fit.
         """
         return self.budget.over or self.outcome.hopeless is not None or self.outcome.decided
 
     async def _ask(self, trial: Trial) -> tuple[Answer | Unmeasured, int]:
-        """Return the model's answer, or why there is none, and the number of attempts.
+        """Return the model's answer, or why there is none, and the number of requests sent for it.
 
-        It is 0 if nothing was sent.
+        A result that is known already is returned with its own number.
         """
         if trial.asked in self._results:
             return self._results[trial.asked][1:]
         if trial.asked in self.answers:
             record = self.answers[trial.asked]
             return answer_of(record), record.attempts
+
         refused_from = self.outcome.refused_from
         if refused_from is not None and trial.cell.length_tokens >= refused_from:
             reason = f"Not sent: {refused_from:,} tokens were refused."
@@ -329,6 +345,7 @@ class Runner:
             return Unmeasured(Failure.SKIPPED, f"Not sent: {self.budget.stopped}"), 0
         if trial.role == "whole":
             self.watcher.trial_begins(trial)
+
         decoding = replace(self._decoding, seed=crc32(trial.asked.encode()))
         given_answer = trial.item.reference.answer if self.scorer.passes else None
         attempts = Attempts(
@@ -341,7 +358,7 @@ class Runner:
         try:
             async with asyncio.timeout(self.budget.waits_s()):
                 async for attempt in attempts:
-                    with attempt, self._counting_lost(trial):
+                    with attempt, self._count_unread(trial):
                         answer = await call_model(self.model, trial.prompt, decoding, given_answer)
                         attempt.hear(answer)
             self._spend(trial, answer)
@@ -349,7 +366,7 @@ class Runner:
         except TimeoutError:
             self.budget.look_at_the_clock()
             reason = "Cut off when the time was up: it counts as not asked."
-            return Unmeasured(Failure.SKIPPED, reason), self._sent(trial)
+            return Unmeasured(Failure.SKIPPED, reason), self._unread_requests(trial)
         except Unmeasured as failure:
             if failure.unreached:
                 raise NeedlemapError(unreached_words(failure)) from None
@@ -358,7 +375,7 @@ class Runner:
         finally:
             self.budget.settle(reserved)
 
-    def _sent(self, trial: Trial) -> int:
+    def _unread_requests(self, trial: Trial) -> int:
         """Return how many requests for a trial had answers that could not be read."""
         return self._unread.get(trial.key, NONE_UNREAD).attempts
 
@@ -367,7 +384,7 @@ class Runner:
 
         Only limits read such a record.
         """
-        if self._sent(trial):
+        if self._unread_requests(trial):
             record, _ = self._record(trial, None, skipped, attempts)
             self._unread.pop(trial.key, None)
             await self.sink.append(record)
@@ -382,35 +399,35 @@ class Runner:
         self.budget.spend(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0)
 
     @contextmanager
-    def _counting_lost(self, trial: Trial) -> Iterator[None]:
+    def _count_unread(self, trial: Trial) -> Iterator[None]:
         """Count a request that was sent inside and brought no answer that can be read."""
         try:
             yield
         except Unmeasured as failure:
             if failure.spent is not None:
-                failure.transient &= self._lose(trial, failure.spent)
+                failure.transient &= self._add_unread(trial, failure.spent)
             raise
         except asyncio.CancelledError:
             # The request was sent.
-            self._lose(trial, Spent())
+            self._add_unread(trial, Spent())
             raise
 
-    def _lose(self, trial: Trial, spent: Spent) -> bool:
+    def _add_unread(self, trial: Trial, spent: Spent) -> bool:
         """Count a request whose answer could not be read. Return True if it may be sent again."""
         prompt_tokens = spent.prompt_tokens
         if prompt_tokens is None:
             prompt_tokens = trial.prompt.asked_tokens
-        lost = UnreadRecord(
+        unread = UnreadRecord(
             attempts=1,
             prompt_tokens=prompt_tokens,
             answer_tokens=spent.answer_tokens,
             usd=self.budget.prices.usd(prompt_tokens, 0, spent.answer_tokens),
         )
-        self._unread[trial.key] = self._unread.get(trial.key, NONE_UNREAD) + lost
-        return self.budget.lost(lost)
+        self._unread[trial.key] = self._unread.get(trial.key, NONE_UNREAD) + unread
+        return self.budget.add_unread(unread)
 
     async def _finish(self, trial: Trial, result: Answer | Unmeasured, attempts: int) -> Record:
-        """Score an answer, and keep and return its record."""
+        """Score a trial's result, and keep and return its record."""
         answer: Answer | None = None
         score: Score | Unmeasured
         if isinstance(result, Answer):
@@ -418,16 +435,17 @@ class Runner:
             score = await self._score(trial, answer)
         else:
             score = result
+
         record, score = self._record(trial, answer, score, attempts)
         self._unread.pop(trial.key, None)
-        self.budget.judged(record.judge_usd)
+        self.budget.add_judge_cost(record.judge_usd)
         if trial.asked in self.answers:
-            record = scored_anew(self.answers[trial.asked], record)
+            record = rescored_record(self.answers[trial.asked], record)
         if _is_skipped(score):
             # The answer is kept, and scored by the next start.
             await self.sink.append(record)
             return record
-        self._note(record, score)
+        self._count_result(record, score)
         await self.sink.append(record)
         self.watcher.recorded(record)
         self.outcome.decided |= self.decides is not None and self.decides(record)
@@ -446,10 +464,10 @@ class Runner:
             record.line()
         except Exception as error:
             if isinstance(score, Score):
-                return self._record(trial, answer, raised(error, Failure.SCORER), attempts)
+                return self._record(trial, answer, failure_of(error, Failure.SCORER), attempts)
             if answer is None:
                 raise
-            return self._record(trial, None, raised(error, Failure.UNREADABLE), attempts)
+            return self._record(trial, None, failure_of(error, Failure.UNREADABLE), attempts)
         return record, score
 
     async def _score(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
@@ -461,14 +479,14 @@ class Runner:
         scoring = Scoring(self.scorer, text, trial.item.reference)
         try:
             async with asyncio.timeout(self.budget.waits_s(least_s)):
-                return await self._scored(scoring, answer)
+                return await self._score_of(scoring, answer)
         except TimeoutError:
             self.budget.look_at_the_clock()
             failure = Unmeasured(Failure.SKIPPED, "Not scored when the time was up.")
             failure.usd = summed(scoring.paid)
             return failure
 
-    async def _scored(self, scoring: Scoring, answer: Answer) -> Score | Unmeasured:
+    async def _score_of(self, scoring: Scoring, answer: Answer) -> Score | Unmeasured:
         try:
             if self.scorer.passes and answer.forced is not None:
                 return self.scorer.weigh(answer, scoring.reference)
@@ -476,9 +494,9 @@ class Runner:
         except Unmeasured as failure:
             return failure
         except Exception as error:
-            return raised(error, Failure.SCORER)
+            return failure_of(error, Failure.SCORER)
 
-    def _note(self, record: Record, score: Score | Unmeasured) -> None:
+    def _count_result(self, record: Record, score: Score | Unmeasured) -> None:
         """Count the end of a trial."""
         outcome = self.outcome
         if isinstance(score, Score):
@@ -489,8 +507,8 @@ class Runner:
             outcome.aside.append(f"{record.length_tokens:,} tokens at {where}: {score}")
         outcome.fail(score, self.already)
         if score.failure is Failure.TOO_LONG and record.answer is None and record.attempts:
-            least = outcome.refused_from or record.length_tokens
-            outcome.refused_from = min(least, record.length_tokens)
+            refused_from = outcome.refused_from or record.length_tokens
+            outcome.refused_from = min(refused_from, record.length_tokens)
             outcome.refusal = str(score)
 
 
@@ -498,17 +516,17 @@ class Runner:
 Result = tuple["Trial", "Answer | Unmeasured", int]
 
 
-def _counted(request: Trial, result: Answer | Unmeasured, _: int) -> Result:
+def _without_cost(request: Trial, result: Answer | Unmeasured, _: int) -> Result:
     """Return a request's result for further records, which cost nothing more."""
     if isinstance(result, Answer):
         result = replace(result, prompt_tokens=0, cached_tokens=0, latency_s=0.0)
     return replace(request, shared_tokens=0), result, 0
 
 
-def _joined(results: Sequence[Result]) -> Answer | Unmeasured:
-    """Return an item's answer behind its whole prompt, with its other answers by their roles.
+def _joint_result(results: Sequence[Result]) -> Answer | Unmeasured:
+    """Return an item's answer to its whole prompt, which holds its other answers by their roles.
 
-    Returns the first failure instead, if there is one.
+    If a request failed, return the first failure.
     """
     answers = dict[str, Answer]()
     for request, result, _ in results:
@@ -519,12 +537,12 @@ def _joined(results: Sequence[Result]) -> Answer | Unmeasured:
 
 
 def _is_skipped(result: Answer | Score | Unmeasured) -> TypeGuard[Unmeasured]:
-    """Return True if a limit left it out, or cut it off."""
+    """Return True if a limit kept a request from being sent, or cut it or its scoring off."""
     return isinstance(result, Unmeasured) and result.failure is Failure.SKIPPED
 
 
 def _costs(walk: Sequence[Trial]) -> Costs:
-    """Return what the trials take, in tokens of a prompt; their answers' time is included."""
+    """Return the trials' costs in prompt tokens, with ANSWER_TOKENS for the time of each answer."""
     full_costs = [trial.prompt.asked_tokens + ANSWER_TOKENS for trial in walk]
     shared = [trial.shared_tokens or 0 for trial in walk]
     return Costs([cost - saved for cost, saved in zip(full_costs, shared, strict=True)], full_costs)
@@ -557,10 +575,10 @@ def decoding_of(settings: Settings) -> Decoding:
     )
 
 
-def raised(error: Exception, failure: Failure) -> Unmeasured:
+def failure_of(error: Exception, failure: Failure) -> Unmeasured:
     """Return a plug-in's own exception as a failure of one trial.
 
-    Raises NeedlemapError, which ends the run.
+    If it is a NeedlemapError, raise it: that ends the run.
     """
     if isinstance(error, NeedlemapError):
         raise error

@@ -44,20 +44,24 @@ class Seek(FullGrid):
         self.settings, self._resolved = settings, resolve_sought(settings)
         self.axis = axis_of(settings.lengths)
         folder = RunFolder(path)
-        first = self._unfinished(folder) or self._following(folder) or self._finished(folder)
-        super().__init__(Session.open(first, path))
+        experiment = (
+            self._unfinished_experiment(folder)
+            or self._next_experiment(folder)
+            or self._finished_experiment(folder)
+        )
+        super().__init__(Session.open(experiment, path))
         if not self.session.todo:
-            self.session = self._after(folder) or self.session
+            self.session = self._next_session_of(folder) or self.session
 
-    def next(self, scored: int) -> Session | None:
+    def next_session(self, scored: int) -> Session | None:
         """Return the next haystacks, or None if the length is known or nothing came of the last."""
-        return self._after(RunFolder(self.session.folder.path)) if scored else None
+        return self._next_session_of(RunFolder(self.session.folder.path)) if scored else None
 
-    def _after(self, folder: RunFolder) -> Session | None:
-        experiment = self._following(folder)
+    def _next_session_of(self, folder: RunFolder) -> Session | None:
+        experiment = self._next_experiment(folder)
         return None if experiment is None else Session.open(experiment, folder.path)
 
-    def _unfinished(self, folder: RunFolder) -> Experiment | None:
+    def _unfinished_experiment(self, folder: RunFolder) -> Experiment | None:
         """Return the haystacks that an earlier start left unfinished."""
         records, asks = _read_run(folder)
         scored = {place_of(record) for record in records if record.scored}
@@ -66,7 +70,7 @@ class Seek(FullGrid):
         }
         return self._experiment(unfinished) if unfinished else None
 
-    def _following(self, folder: RunFolder) -> Experiment | None:
+    def _next_experiment(self, folder: RunFolder) -> Experiment | None:
         """Return haystacks of new numbers, or None once the length is known."""
         (records, asks), settings = _read_run(folder), self.settings
         counts_by_length, first_number = asked_in(records, self.axis), max(asks, default=-1) + 1
@@ -88,7 +92,7 @@ class Seek(FullGrid):
             }
         )
 
-    def _finished(self, folder: RunFolder) -> Experiment:
+    def _finished_experiment(self, folder: RunFolder) -> Experiment:
         """Return the first haystack of a run that has its result: all its trials are scored."""
         asks = asks_of(folder.about().cells)
         return self._experiment({min(asks): asks[min(asks)]})

@@ -20,9 +20,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from needlemap.asking import Outcome, Runner, TrialObserver, raised
-from needlemap.asking.budget import Budget, Reserved
-from needlemap.asking.canary import ask, send, unasked
+from needlemap.asking import Outcome, Runner, TrialObserver, failure_of
+from needlemap.asking.budget import Budget, Reservation
+from needlemap.asking.canary import ask, send, unscored_questions
 from needlemap.asking.resume import (
     GRID_MODES,
     answers_in,
@@ -120,15 +120,15 @@ class Session:
         closed_book = to_be_scored(closed_book_records(self.folder, texts=False))
         unanswered_questions = [
             trial
-            for trial in unasked(self.experiment, self.folder)
+            for trial in unscored_questions(self.experiment, self.folder)
             if trial.asked not in closed_book
         ]
         return bool(self.unanswered or unanswered_questions)
 
     @property
-    def wanted(self) -> bool:
+    def has_work(self) -> bool:
         """Return True if anything is left to ask: trials, or questions without a haystack."""
-        return bool(self.todo or unasked(self.experiment, self.folder))
+        return bool(self.todo or unscored_questions(self.experiment, self.folder))
 
     def relabel(self) -> None:
         """Keep a new label or step of a run that has nothing left to ask."""
@@ -235,7 +235,7 @@ class Session:
             budget.read(self.folder)
         return budget
 
-    def most(self, trials: Iterable[Trial]) -> Reserved:
+    def most_reserved(self, trials: Iterable[Trial]) -> Reservation:
         """Return what trials may take at most, judges not counted.
 
         Likelihoods are read without an answer.
@@ -243,7 +243,7 @@ class Session:
         has_passes = self.experiment.scorer.passes
         answer_tokens = 0 if has_passes else self.experiment.settings.most_tokens
         sizes = (request.prompt.asked_tokens for request in requests(trials))
-        return self.budget.most(sizes, answer_tokens)
+        return self.budget.most_reserved(sizes, answer_tokens)
 
     def _walk(self, trials: Sequence[Trial]) -> list[Trial]:
         """Return all requests of some trials, in the order that shares most."""
@@ -269,7 +269,7 @@ class Session:
         """
         settings = self.experiment.settings
         timed = settings.limit_time is not None and settings.mode not in GRID_MODES
-        return timed or self.budget.cuts(self.most(walk))
+        return timed or self.budget.cuts(self.most_reserved(walk))
 
 
 async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> None:
@@ -287,7 +287,7 @@ async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> Non
             try:
                 await scorer.score("", trial.item.reference)
             except Exception as error:
-                raise raised(error, Failure.SCORER) from None
+                raise failure_of(error, Failure.SCORER) from None
 
 
 def shares_much(walks: Iterable[tuple[Sequence[Trial], Lanes]]) -> bool:

@@ -97,7 +97,7 @@ class OpenFamily:
         limit = asyncio.timeout(step.cancel_s)
         try:
             async with limit:
-                record = await self.runner.first(step.trial)
+                record = await self.runner.run_alone(step.trial)
         except TimeoutError:
             if not limit.expired():
                 raise

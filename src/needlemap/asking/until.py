@@ -151,8 +151,8 @@ class PlannedPairs:
             for place in self.places
         )
 
-    def judged(self, rows: Rows) -> PairedLoss:
-        """Return the verdict, looked for after each piece."""
+    def verdict(self, rows: Rows) -> PairedLoss:
+        """Return the verdict on pairs, which is looked for after each piece."""
         looks = partial(planned_looks, wanted=self.goal.scope)
         return judge(rows, self.goal.margin / 100, wanted=self.goal.scope, looks=looks)
 
@@ -172,13 +172,13 @@ class PlannedPairs:
         layers = self.layers(experiment.trials)
         rows = self.rows({})
         everything = np.ones(len(rows.first), dtype=bool)
-        judged = self.judged(replace(rows, second=rows.first, tried=everything))
+        verdict = self.verdict(replace(rows, second=rows.first, tried=everything))
         return PiecesCost(
             pairs=sum(map(len, self.pieces)),
             pieces=len(self.pieces),
-            unit=judged.unit,
-            units=judged.planned or 0,
-            least=judged.after,
+            unit=verdict.unit,
+            units=verdict.planned or 0,
+            least=verdict.after,
             whole_tokens=computed_tokens(
                 experiment, [trial for layer in layers for trial in layer]
             ),
@@ -198,7 +198,7 @@ class UntilDecided(FullGrid):
         self._rounds = 0
         super().__init__(self._in_layers(session))
 
-    def next(self, scored: int) -> Session | None:
+    def next_session(self, scored: int) -> Session | None:
         """Return the same trials once more if answers are lost and nothing is decided."""
         experiment, folder = self.session.experiment, RunFolder(self.session.folder.path)
         has_failures = any(not record.scored for record in latest_records(folder.records()))
@@ -210,11 +210,11 @@ class UntilDecided(FullGrid):
     def _in_layers(self, session: Session) -> Session:
         """Return the trials that are left, in layers, up to the verdict; none if it is known."""
         records = session.folder.records() if session.done else ()
-        self._begin(session.experiment, records, session.todo)
+        self._read_records(session.experiment, records, session.todo)
         layers = () if self.decided else self.planned.layers(session.todo)
         return session.in_layers(layers, self.hear)
 
-    def _begin(
+    def _read_records(
         self, experiment: Experiment, earlier_records: Iterable[Record], todo: Iterable[Trial]
     ) -> None:
         """Read the records of earlier starts, and list the trials whose answers are awaited."""
@@ -227,20 +227,20 @@ class UntilDecided(FullGrid):
         }
         self._whole_pieces = 0
         self.decided = False
-        self._advance()
+        self._update_verdict()
 
     def hear(self, record: Record) -> bool:
         """Take the record of a trial. Return True once the verdict is known."""
         for place in self._places(record):
             self._records[place] = record
             self._waiting.discard(place)
-        self._advance()
+        self._update_verdict()
         return self.decided
 
     def _places(self, record: Record) -> Sequence[Place]:
         return self._places_by_hash.get(record.asked, () if record.second else (place_of(record),))
 
-    def _advance(self) -> None:
+    def _update_verdict(self) -> None:
         """Look for a verdict again if one more piece is whole."""
         pieces = self.planned.pieces
         whole_pieces = self._whole_pieces
@@ -252,7 +252,7 @@ class UntilDecided(FullGrid):
         answered = {
             place: record for place, record in self._records.items() if place not in self._waiting
         }
-        self.decided = self.planned.judged(self.planned.rows(answered)).is_decided
+        self.decided = self.planned.verdict(self.planned.rows(answered)).is_decided
 
 
 def _check(
@@ -336,8 +336,8 @@ def scored_places(records: Mapping[Place, Record]) -> set[Place]:
 
 
 def _places(trial: Trial) -> tuple[Place, ...]:
-    """Return all that a trial stands for.
+    """Return the places that a trial stands for, or () if it is asked for the second time.
 
-    That is nothing for one that is asked a second time, which no verdict counts.
+    No verdict counts a second answer to the same prompt.
     """
     return () if trial.second else places_of(trial)

@@ -18,8 +18,8 @@ from types import FrameType
 from typing import Any, Literal, Protocol, TypeVar
 
 from needlemap.asking import Outcome
-from needlemap.asking.budget import Budget, Reserved
-from needlemap.asking.canary import begins_twice, given_to_own
+from needlemap.asking.budget import Budget, Reservation
+from needlemap.asking.canary import begins_twice, own_function_advice
 from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import FamiliesToAsk
 from needlemap.asking.session import Session
@@ -222,7 +222,7 @@ def _limit_lines(session: Session) -> list[str]:
     experiment = session.experiment
     settings = experiment.settings
     budget = session.spent()
-    most = session.most(session.unanswered)
+    most = session.most_reserved(session.unanswered)
     judge_usd = judged_usd(experiment, session.todo)
     is_limited = settings.limit_usd is not None or settings.limit_tokens is not None
     if not (is_limited or experiment.traits.remote or judge_usd != 0):
@@ -238,7 +238,7 @@ def _limit_lines(session: Session) -> list[str]:
     elif judge_usd != 0:
         cost = f"{cost}; judge: ${judge_usd:.4f} more"
     lines = [cost]
-    if is_limited and budget.cuts(most + Reserved(tokens=0, usd=judge_usd or 0.0)):
+    if is_limited and budget.cuts(most + Reservation(tokens=0, usd=judge_usd or 0.0)):
         lines.append(
             f"note: a limit may cut this short ({budget.state()} used): "
             f"{_certain_trials(session, budget)} of {counted(len(session.todo), 'trial')} fit for "
@@ -250,11 +250,11 @@ def _limit_lines(session: Session) -> list[str]:
 def _certain_trials(session: Session, budget: Budget) -> int:
     """Return how many trials, shortest first, fit into the limits with answers of full length."""
     judge_usd = judged_usd(session.experiment, session.todo[:1])
-    judge = Reserved(tokens=0, usd=judge_usd or 0.0)
-    total = Reserved(tokens=0, usd=0.0)
+    judge = Reservation(tokens=0, usd=judge_usd or 0.0)
+    total = Reservation(tokens=0, usd=0.0)
     certain = 0
     for trial in chain.from_iterable(by_length(session.todo)):
-        total += session.most([trial]) + judge
+        total += session.most_reserved([trial]) + judge
         if budget.cuts(total):
             break
         certain += 1
@@ -456,7 +456,7 @@ def _tell_failures(outcome: Outcome, settings: Settings) -> None:
         for kind, words in outcome.words.items():
             tell(f"needlemap: {kind}: {words}")
     for kind in outcome.failures:
-        advice = given_to_own(kind, settings)
+        advice = own_function_advice(kind, settings)
         if advice:
             tell(f"needlemap: {advice}")
 

@@ -391,7 +391,7 @@ class Terminal(ShowingObserver):
             self._show(name, session)
         self._add_code(ending_code(outcome, session, path=self._home))
 
-    def whole(self, name: str, session: Session) -> None:
+    def complete(self, name: str, session: Session) -> None:
         """Show the result of a single family. Several families have their table."""
         if name:
             return

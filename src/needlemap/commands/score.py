@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from needlemap.asking import raised
+from needlemap.asking import failure_of
 from needlemap.asking.pacer import Pacer
-from needlemap.asking.recording import RecordMaker, answer_of, scored_anew, whole_answer
+from needlemap.asking.recording import RecordMaker, answer_of, rescored_record, whole_answer
 from needlemap.asking.resume import check_same, scorer_about
 from needlemap.asking.retry import Scoring
 from needlemap.asking.session import make_ready
@@ -387,17 +387,17 @@ async def _rescore_one(
             # The scorer's own time limit raises the same.
             if time.expired():
                 return None
-            score = raised(error, Failure.SCORER)
+            score = failure_of(error, Failure.SCORER)
         except TimeUp:
             return None
         except Unmeasured as failure:
             score = failure
         except Exception as error:
-            score = raised(error, Failure.SCORER)
+            score = failure_of(error, Failure.SCORER)
 
     maker = RecordMaker(settings, scorer, Prices.of(settings))
     new_record = maker.make(trial, answer_of(record), score, record.attempts)
-    new_record = scored_anew(record, new_record)
+    new_record = rescored_record(record, new_record)
     if record.answer is None:
         failure_fields = {"failure": record.failure, "error": record.error}
         new_record = new_record.model_copy(update=failure_fields)

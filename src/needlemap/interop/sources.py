@@ -209,7 +209,7 @@ def _result_files(path: Path) -> list[Path]:
         if place == _OUTPUT and not is_nemo(_first_line(files_by_name[names[0]])):
             continue
         return [files_by_name[name] for name in names]
-    return _listed(path) or _listed(path / "results")
+    return _files_in(path) or _files_in(path / "results")
 
 
 def _files_below(path: Path) -> Iterator[Path]:
@@ -232,7 +232,7 @@ def _files_below(path: Path) -> Iterator[Path]:
                     folders.append((Path(entry.path), depth + 1))
 
 
-def _listed(path: Path) -> list[Path]:
+def _files_in(path: Path) -> list[Path]:
     """Return the files right in a folder whose endings are those of results."""
     if not path.is_dir():
         return []
@@ -270,22 +270,22 @@ def _source(file: Path, metric: str) -> ResultsFile:
 
 
 def _log(file: Path) -> Log | None:
-    """Read a file with one sample for each prompt, or return None for any other file.
+    """Read a file with one sample for each prompt, or return None if it is another file.
 
-    Raises NeedlemapError.
+    Raise NeedlemapError if it is such a file and cannot be read.
     """
-    first: Mapping[str, Any] = {}
+    first_sample: Mapping[str, Any] = {}
     with open_regular(file) as opened:
         start = opened.read(len(_ZIP))
         opened.seek(0)
         if start == _ZIP:
             return read_inspect(opened, file)
         if file.suffix.lower() == ".jsonl":
-            first = _first_object(opened, file.name)
+            first_sample = _first_object(opened, file.name)
         opened.seek(0)
         start = opened.read(_START)
     for is_of_tool, read_log in _LINES:
-        if is_of_tool(first):
+        if is_of_tool(first_sample):
             return read_log(file)
     if is_inspect(start):
         return read_inspect_json(read_regular(file, _MOST), file)
@@ -293,16 +293,16 @@ def _log(file: Path) -> Log | None:
 
 
 def _first_line(file: Path) -> Mapping[str, Any]:
-    """Return the first object of a file that may hold anything, or {}."""
+    """Return the first object of a file, or {} if the file cannot be read or holds no JSON."""
     with suppress(NeedlemapError, OSError), open_regular(file) as opened:
         return _first_object(opened, file.name)
     return {}
 
 
 def _first_object(opened: BufferedReader, name: str) -> Mapping[str, Any]:
-    """Return the first line of JSON lines that is not blank, or {} if it is not an object.
+    """Return the first line of JSON lines that is not blank, or {} if there is no object in it.
 
-    Raises NeedlemapError if it is not JSON.
+    Raise NeedlemapError if the line is not JSON.
     """
     for number, line in enumerate(lines_of(opened), 1):
         if line.strip():
@@ -312,8 +312,13 @@ def _first_object(opened: BufferedReader, name: str) -> Mapping[str, Any]:
 
 
 def _rows(data: bytes, file: Path, name: str) -> tuple[str, list[ResultRow]]:
-    """Return the tool and the rows of a file that is not a log. Raises NeedlemapError."""
+    """Return the tool and the rows of a file that is not a log.
+
+    Raise NeedlemapError if no tool is known that writes such files.
+    """
     suffix = file.suffix.lower()
+    # needlehaystack's .json and .jsonl have no mark of their own: they are taken for it if `_log`
+    # and `is_report` recognised no other tool.
     if suffix == ".jsonl":
         return needlehaystack_results.TOOL_2, needlehaystack_results.from_jsonl(data, name)
     if suffix == ".json" and is_report(data):
@@ -322,9 +327,12 @@ def _rows(data: bytes, file: Path, name: str) -> tuple[str, list[ResultRow]]:
         return needlehaystack_results.TOOL_1, needlehaystack_results.from_json(data, name)
     if suffix not in SUFFIXES or suffix == ".eval":
         raise NeedlemapError(f"{name}: unknown kind of file. {_EXPECTED}.")
+
     text = _text(data, name)
     if suffix == ".txt":
         return summary.OPENCOMPASS, summary.from_txt(text, name)
+    # Only .csv is left. RULER's summary is known by one of its first lines, which are not a header.
+    # So it comes before the tables that are known by the columns of their header.
     if is_summary(text):
         return RULER, summary_rows(text, file)
     columns = [column.strip('" ') for column in text.partition("\n")[0].strip().split(",")]

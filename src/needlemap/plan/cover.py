@@ -73,7 +73,7 @@ class Pierced:
         candidates: (candidates,) positions, ascending.
         bins: (candidates, lengths) the cell that holds the candidate at that length.
         cost: (candidates, lengths) tokens of a chain up to that length.
-        alone: (cells + 1,) tokens that a cell would cost alone.
+        cost_alone: (cells + 1,) tokens that a cell would cost alone.
         low: (cells,) the first accepted position.
         high: (cells,) the last accepted position.
         sizes: (lengths,) haystack tokens of each length, ascending.
@@ -83,7 +83,7 @@ class Pierced:
     candidates: Ints
     bins: Ints
     cost: NDArray[np.float64]
-    alone: NDArray[np.float64]
+    cost_alone: NDArray[np.float64]
     low: Ints
     high: Ints
     sizes: Ints
@@ -97,12 +97,12 @@ class Pierced:
         rows, depths = bins.low.shape
         none = rows * depths
         cost = np.maximum(bins.sizes[None, :] - candidates[:, None], 1)
-        alone = np.append(np.maximum(bins.sizes[:, None] - legal, 1).ravel(), 0)
+        cost_alone = np.append(np.maximum(bins.sizes[:, None] - legal, 1).ravel(), 0)
         return cls(
             candidates=candidates,
             bins=np.where(columns >= 0, np.arange(rows) * depths + columns, none),
             cost=cost.astype(float),
-            alone=alone.astype(float),
+            cost_alone=cost_alone.astype(float),
             low=bins.low.ravel(),
             high=bins.high.ravel(),
             sizes=bins.sizes,
@@ -131,17 +131,17 @@ class Cover:
     Attributes:
         pierced: The candidates, and what they pierce and cost.
         chains: The chains.
-        covered: (cells + 1,) how many chains pierce each cell, and none.
+        chain_counts: (cells + 1,) how many chains pierce each cell, and none.
     """
 
     pierced: Pierced
     chains: Chains
-    covered: Ints
+    chain_counts: Ints
 
     @classmethod
     def of(cls, pierced: Pierced, chosen: Ints) -> Cover:
         """Make the chains of chosen positions, (lengths, depths)."""
-        cover = cls(pierced, chains={}, covered=np.zeros(pierced.none + 1, np.int64))
+        cover = cls(pierced, chains={}, chain_counts=np.zeros(pierced.none + 1, np.int64))
         for row, places in enumerate(np.searchsorted(pierced.candidates, chosen).tolist()):
             for place in places:
                 cover.reach(place, row)
@@ -149,24 +149,25 @@ class Cover:
 
     def copy(self) -> Cover:
         """Return a copy that can change without changing this cover."""
-        return Cover(self.pierced, chains=dict(self.chains), covered=self.covered.copy())
+        return Cover(self.pierced, chains=dict(self.chains), chain_counts=self.chain_counts.copy())
 
     def reach(self, place: int, top: int) -> Ints:
         """Start a chain, or extend it to a longer length, and return the cells added to it."""
         before = self.chains.get(place, -1)
         cells: Ints = self.pierced.bins[place, before + 1 : top + 1]
-        self.covered[cells] += 1
+        self.chain_counts[cells] += 1
         self.chains[place] = max(top, before)
         return cells
 
     def tear(self, places: Iterable[int]) -> Ints:
         """Remove chains, and return the cells that no chain pierces then."""
-        torn = [self.pierced.bins[place, : self.chains.pop(place) + 1] for place in places]
-        for cells in torn:
-            self.covered[cells] -= 1
-        touched = np.unique(np.concatenate(torn))
-        touched = touched[touched < self.pierced.none]
-        holes: Ints = touched[self.covered[touched] == 0]
+        torn_chains = [self.pierced.bins[place, : self.chains.pop(place) + 1] for place in places]
+        for cells in torn_chains:
+            self.chain_counts[cells] -= 1
+
+        torn_cells = np.unique(np.concatenate(torn_chains))
+        torn_cells = torn_cells[torn_cells < self.pierced.none]
+        holes: Ints = torn_cells[self.chain_counts[torn_cells] == 0]
         return holes
 
     def fill(self, holes: Ints, start: int, stop: int, random: Random) -> None:
@@ -178,7 +179,7 @@ class Cover:
         blur = random.choice(_BLURS)
         blurred = [1 + blur * random.random() for _ in range(len(holes))]
         weight = np.zeros(self.pierced.none + 1)
-        weight[holes] = self.pierced.alone[holes] * blurred
+        weight[holes] = self.pierced.cost_alone[holes] * blurred
 
         cells = self.pierced.bins[start:stop]
         useful = np.flatnonzero(weight[cells].any(axis=1))
@@ -207,8 +208,8 @@ class Cover:
         for place in sorted(places, key=lambda place: (-cost[place, self.chains[place]], place)):
             cells = self.pierced.bins[place]
             top = self.chains.pop(place)
-            while top >= 0 and (cells[top] == none or self.covered[cells[top]] > 1):
-                self.covered[cells[top]] -= 1
+            while top >= 0 and (cells[top] == none or self.chain_counts[cells[top]] > 1):
+                self.chain_counts[cells[top]] -= 1
                 top -= 1
             if top >= 0:
                 self.chains[place] = top
@@ -247,24 +248,24 @@ def improved(pierced: Pierced, chosen: Ints, rounds: int, random: Random) -> Int
 
 def _round(best: Cover, random: Random) -> Cover:
     """Tear, fill and prune a copy of a cover, and return the better of both."""
-    fresh = best.copy()
+    cover = best.copy()
     places = sorted(best.chains)
     size = min(len(places), random.randint(*_TORN))
-    first = random.randrange(len(places) - size + 1)
-    torn = places[first : first + size]
+    offset = random.randrange(len(places) - size + 1)
+    torn_places = places[offset : offset + size]
 
-    start = torn[0]
-    stop = torn[-1] + 1
-    holes = fresh.tear(torn)
+    start = torn_places[0]
+    stop = torn_places[-1] + 1
+    holes = cover.tear(torn_places)
     if len(holes):
         low, high = best.pierced.within(holes)
-        fresh.fill(holes, start=low, stop=high, random=random)
+        cover.fill(holes, start=low, stop=high, random=random)
         start = min(start, low)
         stop = max(stop, high)
-    fresh.prune([place for place in fresh.chains if start <= place < stop])
+    cover.prune([place for place in cover.chains if start <= place < stop])
 
-    if fresh.chains and fresh.tokens(start, stop) <= best.tokens(start, stop):
-        return fresh
+    if cover.chains and cover.tokens(start, stop) <= best.tokens(start, stop):
+        return cover
     return best
 
 
@@ -275,14 +276,15 @@ def positions(bins: Bins, cuts: Cuts) -> Ints:
     """
     random = Random(0)
     legal = legal_positions(bins, cuts)
-    swept = [_swept(bins, cuts, legal=legal, random=random) for _ in range(_SWEEPS)]
-    first = min(swept, key=lambda chosen: chain_tokens(chosen, bins.sizes))
-    pierced = Pierced.of(bins, legal, first=first)
+    sweeps = [_sweep(bins, cuts, legal=legal, random=random) for _ in range(_SWEEPS)]
+    best_sweep = min(sweeps, key=lambda chosen: chain_tokens(chosen, bins.sizes))
+
+    pierced = Pierced.of(bins, legal, first=best_sweep)
     rounds = min(_MOST_ROUNDS, _ROUNDS + bins.low.size // 2)
-    return improved(pierced, first, rounds=rounds, random=random)
+    return improved(pierced, best_sweep, rounds=rounds, random=random)
 
 
-def _swept(bins: Bins, cuts: Cuts, legal: Ints, random: Random) -> Ints:
+def _sweep(bins: Bins, cuts: Cuts, legal: Ints, random: Random) -> Ints:
     """Return the positions, (lengths, depths), of one sweep.
 
     A sweep draws its gap, and on which side of its neighbour a new position lies. A new position
@@ -290,35 +292,35 @@ def _swept(bins: Bins, cuts: Cuts, legal: Ints, random: Random) -> Ints:
     """
     gap = random.uniform(*_GAPS)
     from_below = random.random() < 0.5
-    low = bins.low.tolist()
-    high = bins.high.tolist()
+    lows = bins.low.tolist()
+    highs = bins.high.tolist()
     fallback = legal.tolist()
 
     # Ascending positions of all lengths so far.
-    known: list[int] = []
+    taken: list[int] = []
     chosen = np.empty_like(legal)
     for row in range(len(bins.sizes) - 1, -1, -1):
         holes = []
-        for depth, (least, most) in enumerate(zip(low[row], high[row], strict=True)):
-            place = bisect_right(known, most) - 1
-            if place >= 0 and known[place] >= least:
-                chosen[row, depth] = known[place]
+        for depth, (low, high) in enumerate(zip(lows[row], highs[row], strict=True)):
+            place = bisect_right(taken, high) - 1
+            if place >= 0 and taken[place] >= low:
+                chosen[row, depth] = taken[place]
             else:
                 holes.append(depth)
 
         for depth in holes:
-            least = low[row][depth]
-            most = high[row][depth]
-            reach = (gap + 0.2 * random.random()) * (most - least + 1)
-            place = bisect_left(known, least)
+            low = lows[row][depth]
+            high = highs[row][depth]
+            reach = (gap + 0.2 * random.random()) * (high - low + 1)
+            place = bisect_left(taken, low)
             if from_below:
-                target = int(known[place - 1] + reach) if place else most
+                target = int(taken[place - 1] + reach) if place else high
             else:
-                target = int(known[place] - reach) if place < len(known) else most
-            target = min(max(target, least), most, len(cuts.sentence) - 1)
+                target = int(taken[place] - reach) if place < len(taken) else high
+            target = min(max(target, low), high, len(cuts.sentence) - 1)
             sentence_end = int(cuts.sentence[target])
-            chosen[row, depth] = sentence_end if sentence_end >= least else fallback[row][depth]
-            insort(known, int(chosen[row, depth]))
+            chosen[row, depth] = sentence_end if sentence_end >= low else fallback[row][depth]
+            insort(taken, int(chosen[row, depth]))
     return chosen
 
 
@@ -349,12 +351,16 @@ def in_bin(grid: Grid, depth: float, realised: float) -> bool:
 def _bins(grid: Grid, sizes: Sequence[int]) -> Bins:
     """Return bins that hold for haystacks a few tokens shorter or longer than guessed."""
     edges = bin_edges(grid.depths)
-    shorter = make_bins([max(1, size - _SLACK) for size in sizes], edges)
-    longer = make_bins([size + _SLACK for size in sizes], edges)
     bins = make_bins(sizes, edges)
-    low = longer.low
-    high = shorter.high
-    narrow = low > high
-    low[narrow] = bins.low[narrow]
-    high[narrow] = bins.high[narrow]
+    shorter_bins = make_bins([max(1, size - _SLACK) for size in sizes], edges)
+    longer_bins = make_bins([size + _SLACK for size in sizes], edges)
+
+    # Both ends of a bin grow with the haystack. So a position from the longest haystack's low end
+    # to the shortest one's high end lies in the bin whatever the final size is.
+    low = longer_bins.low
+    high = shorter_bins.high
+    # Tiny bins may have no such position: they stay those of the guess.
+    is_empty = low > high
+    low[is_empty] = bins.low[is_empty]
+    high[is_empty] = bins.high[is_empty]
     return Bins(low=low, high=high, sizes=bins.sizes)

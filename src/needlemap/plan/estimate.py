@@ -65,7 +65,7 @@ class PlanEstimate:
     first: Experiment
 
     @property
-    def own(self) -> Summary:
+    def run_summary(self) -> Summary:
         """Return the cost of the run itself: in its mode, over all families."""
         if self.total is not None:
             return self.total

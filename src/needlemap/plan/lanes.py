@@ -20,7 +20,7 @@ ANSWER_TOKENS = 500
 def laned(
     walk: Sequence[Trial], mode: str, count: int, side: Side = None
 ) -> tuple[list[Trial], Lanes]:
-    """Return ordered trials that know what they share with the one before in their lane, and lanes.
+    """Return ordered trials with what they share with the one before in their lane, and the lanes.
 
     There are at most `count` lanes. If nothing is shared, they have about equally many tokens.
     """
@@ -132,7 +132,7 @@ def _lane_starts(sizes: Sequence[int], shared: Sequence[int], most: int) -> list
 class Halves:
     """Let a lane that is done take the later half of the longest lane, if all share one cache."""
 
-    def left(self, start: int, stop: int) -> int:
+    def remaining_work(self, start: int, stop: int) -> int:
         """Return how much work the items in start..stop still are."""
         return stop - start
 
@@ -157,34 +157,36 @@ class Costs(Halves):
     SHARE = 0.01
 
     def __init__(self, own: Sequence[int], anew: Sequence[int]) -> None:
-        self._own = own
-        self._anew = anew
-        self._spare = self.SHARE * (sum(anew) - sum(own))
+        self._own_tokens = own
+        self._anew_tokens = anew
+        # Tokens that may still be computed again.
+        self._spare_tokens = self.SHARE * (sum(anew) - sum(own))
 
-    def left(self, start: int, stop: int) -> int:
+    def remaining_work(self, start: int, stop: int) -> int:
         """Return the tokens that the items in start..stop still take in their own lane."""
-        return sum(self._own[start:stop])
+        return sum(self._own_tokens[start:stop])
 
     def split(self, start: int, stop: int) -> int | None:
         """Return where both lanes are done soonest, or None if that is without a takeover."""
-        best = None
-        soonest = self.left(start, stop)
+        best_place = None
+        soonest_end = self.remaining_work(start, stop)
         kept_tokens = 0
-        given_tokens = soonest
+        given_tokens = soonest_end
         for place in range(start, stop):
-            given_tokens -= self._own[place]
-            end = max(kept_tokens, self._anew[place] + given_tokens)
-            if end < soonest and self._repeated(place) <= self._spare:
-                best = place
-                soonest = end
-            kept_tokens += self._own[place]
-        if best is not None:
-            self._spare -= self._repeated(best)
-        return best
+            given_tokens -= self._own_tokens[place]
+            end = max(kept_tokens, self._anew_tokens[place] + given_tokens)
+            if end < soonest_end and self._repeated_tokens(place) <= self._spare_tokens:
+                best_place = place
+                soonest_end = end
+            kept_tokens += self._own_tokens[place]
 
-    def _repeated(self, place: int) -> int:
+        if best_place is not None:
+            self._spare_tokens -= self._repeated_tokens(best_place)
+        return best_place
+
+    def _repeated_tokens(self, place: int) -> int:
         """Return the tokens that another lane computes again."""
-        return self._anew[place] - self._own[place]
+        return self._anew_tokens[place] - self._own_tokens[place]
 
 
 class LaneQueue(Generic[T]):
@@ -213,7 +215,7 @@ class LaneQueue(Generic[T]):
     def __len__(self) -> int:
         return self._width
 
-    def next(self, lane: int) -> T | None:
+    def next_item(self, lane: int) -> T | None:
         """Return the next item for a lane, or None if there is nothing left for it."""
         for items, bounds, takeover in tuple(self._walks):
             place = _next_place(bounds, lane, takeover)
@@ -234,15 +236,15 @@ class LaneQueue(Generic[T]):
 
 def _next_place(bounds: list[list[int]], lane: int, takeover: Halves) -> int | None:
     """Take the next place of a lane off its bounds, and return it, or None if there is none."""
-    own = bounds[lane]
-    if own[0] == own[1]:
-        longest = max(bounds, key=lambda bound: takeover.left(*bound))
-        place = takeover.split(*longest)
+    lane_bounds = bounds[lane]
+    if lane_bounds[0] == lane_bounds[1]:
+        longest_bounds = max(bounds, key=lambda bound: takeover.remaining_work(*bound))
+        place = takeover.split(*longest_bounds)
         if place is None:
             return None
-        own[:] = [place, longest[1]]
-        longest[1] = place
+        lane_bounds[:] = [place, longest_bounds[1]]
+        longest_bounds[1] = place
 
-    place = own[0]
-    own[0] += 1
+    place = lane_bounds[0]
+    lane_bounds[0] += 1
     return place

@@ -32,19 +32,19 @@ def parting(left: Prompt, right: Prompt) -> tuple[int, int]:
     right_reader = _Reader(right)
     shared = 0
     while True:
-        ours = left_reader.rest()
-        theirs = right_reader.rest()
-        if ours is None or theirs is None:
+        left_span = left_reader.remaining_span()
+        right_span = right_reader.remaining_span()
+        if left_span is None or right_span is None:
             # The shorter prompt sorts first.
-            return shared, int(ours is not None) - int(theirs is not None)
+            return shared, int(left_span is not None) - int(right_span is not None)
 
-        size = min(len(ours), len(theirs))
-        is_same_text = ours.text is theirs.text and ours.start == theirs.start
+        size = min(len(left_span), len(right_span))
+        is_same_text = left_span.text is right_span.text and left_span.start == right_span.start
         if not is_same_text:
-            differing = np.flatnonzero(ours.ids[:size] != theirs.ids[:size])
+            differing = np.flatnonzero(left_span.ids[:size] != right_span.ids[:size])
             if len(differing):
                 place = int(differing[0])
-                order = 1 if ours.ids[place] > theirs.ids[place] else -1
+                order = 1 if left_span.ids[place] > right_span.ids[place] else -1
                 return shared + place, order
         shared += size
         left_reader.skip(size)
@@ -61,7 +61,7 @@ def walk_order(prompts: Sequence[Prompt]) -> list[int]:
 
     Equal prompts keep their order.
     """
-    return [place for place, _ in sorted(enumerate(prompts), key=cmp_to_key(_compared))]
+    return [place for place, _ in sorted(enumerate(prompts), key=cmp_to_key(_compare))]
 
 
 def reused(prompts: Iterable[Prompt]) -> list[int]:
@@ -72,7 +72,7 @@ def reused(prompts: Iterable[Prompt]) -> list[int]:
     return [0, *(shared_tokens(left, right) for left, right in pairwise(prompts))]
 
 
-def _compared(left: tuple[int, Prompt], right: tuple[int, Prompt]) -> int:
+def _compare(left: tuple[int, Prompt], right: tuple[int, Prompt]) -> int:
     return parting(left[1], right[1])[1]
 
 
@@ -84,7 +84,7 @@ class _Reader:
         self._place = 0
         self._offset = 0
 
-    def rest(self) -> Span | None:
+    def remaining_span(self) -> Span | None:
         """Return the rest of the present span, or None at the end."""
         if self._place == len(self._spans):
             return None
@@ -215,8 +215,7 @@ def by_length(walk: Iterable[Trial]) -> list[list[Trial]]:
 def shared(walk: Sequence[Trial], mode: str, side: Side = None) -> list[int]:
     """Return how many tokens the prompt of each ordered trial reuses from the one before.
 
-    It is 0 if there is nothing to reuse, or if the model's cache does not serve it (see
-    `Traits.side`).
+    If the model's cache does not serve a prompt (see `Traits.side`), the prompt reuses 0 tokens.
     """
     if mode == ALONE:
         return [0] * len(walk)
@@ -231,11 +230,9 @@ def shared(walk: Sequence[Trial], mode: str, side: Side = None) -> list[int]:
 
 
 def in_common(walk: Sequence[Trial]) -> list[int]:
-    """Return how many first tokens the prompt of each ordered trial shares with the one before.
-
-    It is never more than the prompt has: separate spans may count a token more than joined ones.
-    """
+    """Return how many first tokens the prompt of each ordered trial shares with the one before."""
     prompts = [trial.prompt for trial in walk]
+    # Separate spans may count a token more than joined ones, so a prompt's own count is the limit.
     return [
         min(tokens, prompt.asked_tokens)
         for tokens, prompt in zip(reused(prompts), prompts, strict=True)

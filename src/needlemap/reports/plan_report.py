@@ -47,9 +47,10 @@ def plan_report(chosen_by_model: Mapping[str, Chosen], terms: Terms) -> Report:
     reports = [_estimate_report(plan, len(plans) > 1) for plan in plans]
     if len(plans) == 1:
         return reports[0]
-    total = sum_of([plan.own for plan in plans])
+    total = sum_of([plan.run_summary for plan in plans])
     names = [plan.chosen.first.label or plan.chosen.first.model for plan in plans]
-    rows = {name: plan.own for name, plan in zip(names, plans, strict=True)} | {"total": total}
+    rows = {name: plan.run_summary for name, plan in zip(names, plans, strict=True)}
+    rows["total"] = total
     totals = Fact("total", _fields(total)), _table("", rows, "model")
     return _joined(reports, *totals)
 
@@ -187,7 +188,7 @@ def _fed_notes(plan: PlanEstimate) -> list[str]:
 
 def _notes(plan: PlanEstimate) -> list[str]:
     """Return what the table does not show."""
-    settings, row, is_single = plan.chosen.first, plan.own, plan.total is None
+    settings, row, is_single = plan.chosen.first, plan.run_summary, plan.total is None
     notes: list[str] = []
     if is_single and settings.mode not in plan.rows:
         notes.append("Mode cold computes all that single asks.")

@@ -215,7 +215,7 @@ class FrequentWords(Task):
         Raises SettingsError if the text may be too short to settle which words lead.
         """
         source = self._source(draw.repeat, draw.seed)
-        least_tokens = source.settled * (self.letters + 1)
+        least_tokens = source.settling_words * (self.letters + 1)
         if draw.cell.length_tokens < least_tokens:
             raise SettingsError(
                 f"A text of {draw.cell.length_tokens:,} tokens may not settle which {self.words} "
@@ -225,8 +225,8 @@ class FrequentWords(Task):
         texts = wording("count-frequent", self.language)
         question = texts["question"].format(words=self.words)
         reference = Reference(
-            ", ".join(source.leading),
-            source.leading,
+            ", ".join(source.leading_words),
+            source.leading_words,
             question=question,
             decoys=source.others,
         )
@@ -263,18 +263,18 @@ class Coded(Stream):
     name: str = "coded-words"
 
     @property
-    def leading(self) -> tuple[str, ...]:
+    def leading_words(self) -> tuple[str, ...]:
         """Return the words that are asked for."""
         return _coded(self.letters, self.source)[1 : self.leaders + 1]
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Return the words that come most often after them."""
+        """Return the words that come most often after the leading ones."""
         return _coded(self.letters, self.source)[self.leaders + 1 : _DECOY_RANKS]
 
     @property
-    def settled(self) -> int:
-        """Return after how many words those that are asked for have come twice, and lead."""
+    def settling_words(self) -> int:
+        """Return how many words it takes until each leading word has come twice, and they lead."""
         return ceil(4 / _frequencies(self.alpha)[self.leaders])
 
     def pieces(self) -> Iterator[str]:

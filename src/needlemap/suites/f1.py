@@ -95,7 +95,7 @@ class F1(Scorer):
         hits = [keyword for keyword in keywords if named(text, keyword)]
         missing = [keyword for keyword in keywords if keyword not in hits]
         wrong = []
-        for item in dict.fromkeys(self._listed(text, keywords, reference=reference)):
+        for item in dict.fromkeys(self._listed_items(text, keywords, reference=reference)):
             if item not in keywords and not named(question, item):
                 wrong.append(item)
 
@@ -114,7 +114,7 @@ class F1(Scorer):
         }
         return Score(share, share, why=why, unreadable=not hits and not wrong)
 
-    def _listed(self, text: str, keywords: list[str], reference: Reference) -> list[str]:
+    def _listed_items(self, text: str, keywords: list[str], reference: Reference) -> list[str]:
         """Return the items that a plain answer lists, without those that name a keyword."""
         pattern = self.options["item"]
         decoys = [decoy for decoy in map(plain, reference.decoys) if named(text, decoy)]
@@ -122,15 +122,15 @@ class F1(Scorer):
             spaced = any(named(text, keyword) and keyword not in text for keyword in keywords)
             return [
                 *decoys,
-                *alike(text, reference.like, spaced=spaced),
-                *alone(text, keywords, like=reference.like),
+                *matching_items(text, reference.like, spaced=spaced),
+                *separate_items(text, keywords, like=reference.like),
             ]
 
         pieces = items(text, pattern)
         listed = [*decoys, *(piece for piece in pieces if not _names_any(piece, keywords))]
         if not pattern:
             for piece in pieces:
-                listed += beside(piece, keywords)
+                listed += unknown_words(piece, keywords)
         return listed
 
 
@@ -156,20 +156,20 @@ def items(answer: str, pattern: str = "") -> list[str]:
         matches = re.finditer(pattern, answer, re.IGNORECASE)
         return list(dict.fromkeys(match.group() for match in matches))
     pieces = (piece for piece in _BETWEEN.split(answer) if not piece.rstrip().endswith(_HEADING))
-    return list(dict.fromkeys(filter(None, map(_bare, pieces))))
+    return list(dict.fromkeys(filter(None, map(_without_marks, pieces))))
 
 
-def beside(item: str, keywords: list[str]) -> list[str]:
+def unknown_words(item: str, keywords: list[str]) -> list[str]:
     """Return the words of an item that look like keywords and are not.
 
     The item names some keywords: a list may have only spaces between its words.
 
     >>> (
-    ...     beside("red-fox (30) sad-dog shy-cat", ["red-fox", "shy-cat"]),
-    ...     beside("1) 6713 2) 1392", ["6713"]),
+    ...     unknown_words("red-fox (30) sad-dog shy-cat", ["red-fox", "shy-cat"]),
+    ...     unknown_words("1) 6713 2) 1392", ["6713"]),
     ... )
     (['sad-dog'], ['1392'])
-    >>> beside("red fox sad dog", ["red-fox"])
+    >>> unknown_words("red fox sad dog", ["red-fox"])
     ['sad-dog']
     """
     spaced = [
@@ -178,15 +178,15 @@ def beside(item: str, keywords: list[str]) -> list[str]:
         if "-" in keyword and keyword not in item and named(item, keyword)
     ]
     parts = {part for keyword in spaced for part in keyword.split("-")}
-    rest = [word for word in _words(item) if word not in parts]
-    if parts and len(rest) > 1:
-        return ["-".join(rest)]
+    other_words = [word for word in _words(item) if word not in parts]
+    if parts and len(other_words) > 1:
+        return ["-".join(other_words)]
     return [
         word for word in _WORD.findall(item) if word not in keywords and _is_of_kind(word, keywords)
     ]
 
 
-def alike(answer: str, like: str, *, spaced: bool) -> list[str]:
+def matching_items(answer: str, like: str, *, spaced: bool) -> list[str]:
     """Return what matches a pattern of items, anywhere in an answer.
 
     spaced: also return items with a space instead of a hyphen, as prose may have them. Raises
@@ -202,13 +202,13 @@ def alike(answer: str, like: str, *, spaced: bool) -> list[str]:
     return ["-".join(words) for words in parts if spaced or len(words) == 1]
 
 
-def alone(answer: str, keywords: list[str], like: str = "") -> list[str]:
+def separate_items(answer: str, keywords: list[str], like: str = "") -> list[str]:
     """Return words that stand alone as items do.
 
     Between two keywords any word is returned, elsewhere only those that look like keywords. like: a
     pattern of items, for those that are written with a space where they have a hyphen.
 
-    >>> alone("Sure, these are the words: pear, plum (30), of course", ["pear"])
+    >>> separate_items("Sure, these are the words: pear, plum (30), of course", ["pear"])
     ['pear', 'plum']
     """
     pieces = [piece for line in answer.split("\n") for piece in _listed_pieces(line, keywords)]
@@ -225,10 +225,11 @@ def _listed_pieces(line: str, keywords: list[str]) -> list[str]:
 
     The introduction is a heading, or the sentence that names the first keyword.
     """
-    pieces = [_bare(piece) for piece in _PARTS.split(_INTRODUCTION.sub("", line))]
+    pieces = [_without_marks(piece) for piece in _PARTS.split(_INTRODUCTION.sub("", line))]
     naming = (place for place, piece in enumerate(pieces) if _names_any(piece, keywords))
-    first = next(naming, 0)
-    return pieces if _name(pieces[first]) in keywords else pieces[first:]
+    # 0 if no piece names a keyword.
+    first_place = next(naming, 0)
+    return pieces if _name(pieces[first_place]) in keywords else pieces[first_place:]
 
 
 def _piece_items(piece: str, keywords: list[str], like: str, *, is_inside: bool) -> list[str]:
@@ -266,10 +267,10 @@ def _words(piece: str) -> list[str]:
     return list(_WORD.findall(_COUNT.sub("", piece)))
 
 
-def _bare(piece: str) -> str:
-    """Return a piece without bullets and marks, removed twice as one may enclose another."""
-    once = _END.sub("", _BULLET.sub("", piece))
-    return _END.sub("", _BULLET.sub("", once))
+def _without_marks(piece: str) -> str:
+    """Return a piece without bullets and marks. They are removed twice: one may enclose another."""
+    inner_piece = _END.sub("", _BULLET.sub("", piece))
+    return _END.sub("", _BULLET.sub("", inner_piece))
 
 
 def _is_of_kind(word: str, keywords: list[str], *, near: bool = False) -> bool:
@@ -283,10 +284,10 @@ def _is_of_kind(word: str, keywords: list[str], *, near: bool = False) -> bool:
         return False
     for keyword in keywords:
         difference = abs(len(keyword) - len(word))
-        most = 0
+        tolerance = 0
         if near:
-            most = difference if keyword.isdecimal() else len(keyword) // 4
-        if _signs(word) == _signs(keyword) and ("-" in keyword or difference <= most):
+            tolerance = difference if keyword.isdecimal() else len(keyword) // 4
+        if _signs(word) == _signs(keyword) and ("-" in keyword or difference <= tolerance):
             return True
     return False
 

@@ -86,19 +86,19 @@ class Facts(Task):
 
         The other supporting facts and the walks stand after it, the other facts anywhere.
         """
-        shared = draw.beside("facts", self.fresh)
+        shared_random = draw.beside("facts", self.fresh)
         asked_random = draw.random("facts asked", self.fresh)
-        cast = draw_cast(shared, self.language, sizes=self._sizes, holds=draw.holds)
-        start = [Move("go", person, to=shared.choice(cast.places)) for person in cast.people]
+        cast = draw_cast(shared_random, self.language, sizes=self._sizes, holds=draw.holds)
+        start = [Move("go", person, to=shared_random.choice(cast.places)) for person in cast.people]
         count = self.support + len(cast.places) - 1
-        slots = behind(shared, draw.cell.depth, count=count, span=self.span / 100)
+        slots = behind(shared_random, draw.cell.depth, count=count, span=self.span / 100)
 
-        depths = anywhere(shared, self.facts)
+        depths = anywhere(shared_random, self.facts)
         fact_chances = []
         sentence_chances = []
         for _ in depths:
-            fact_chances.append(shared.random())
-            sentence_chances.append(shared.random())
+            fact_chances.append(shared_random.random())
+            sentence_chances.append(shared_random.random())
         story = draw_story(
             asked_random,
             cast,
@@ -213,10 +213,10 @@ def opening(start: Sequence[Move], language: Language) -> str:
 
     It names a place for each of them, so that the first place named decides nothing.
     """
-    first, next_one, end = lexicon("world", language)["start"]
+    first_template, next_template, end = lexicon("world", language)["start"]
     texts = []
     for number, move in enumerate(start):
-        template = next_one if number else first
+        template = next_template if number else first_template
         texts.append(template.format(who=move.subject, where=move.to))
     return f"{''.join(texts)}{end}\n\n"
 
@@ -282,8 +282,8 @@ def walk(random: Random, people: Sequence[str], place: str, now: Mapping[str, st
 
     It is somebody who is not there already, unless all of them are.
     """
-    elsewhere = [person for person in people if now.get(person) != place]
-    return Move("go", random.choice(elsewhere or people), to=place)
+    absent_people = [person for person in people if now.get(person) != place]
+    return Move("go", random.choice(absent_people or people), to=place)
 
 
 def another(

@@ -89,18 +89,18 @@ class GraphWalks(Task):
         Its other edges stand after it. Edges of the levels after it stand anywhere, the same at all
         depths of a length.
         """
-        shared = draw.beside("graphwalks beside", self.fresh)
+        shared_random = draw.beside("graphwalks beside", self.fresh)
         asked_random = draw.random("graph", self.fresh)
         outside = _first_nodes(self._values, f"{draw.seed}:{draw.repeat}")
         taken = set(outside)
         levels = []
         for _ in range(self._steps + 1):
-            width = shared.randint(2, self.width)
+            width = shared_random.randint(2, self.width)
             levels.append(
-                [self._values.fresh(shared, taken, holds=draw.holds) for _ in range(width)]
+                [self._values.fresh(shared_random, taken, holds=draw.holds) for _ in range(width)]
             )
-        level_edges = _between(shared, levels, outside=outside)
-        level_needles = scattered(shared, self._lines(level_edges))
+        level_edges = _level_edges(shared_random, levels, outside=outside)
+        level_needles = scattered(shared_random, self._lines(level_edges))
 
         asked_node = self._values.fresh(asked_random, taken, holds=draw.holds)
         asked_edges = [(asked_node, node) for node in levels[0]]
@@ -137,7 +137,7 @@ def line(start: str, end: str) -> str:
     return f"{start} -> {end}\n"
 
 
-def _between(random: Random, levels: list[list[str]], outside: list[str]) -> list[Edge]:
+def _level_edges(random: Random, levels: list[list[str]], outside: list[str]) -> list[Edge]:
     """Return the edges of some levels in any order.
 
     One leads to each node from the level before, except in the first level. As many again go one
@@ -157,8 +157,8 @@ def _between(random: Random, levels: list[list[str]], outside: list[str]) -> lis
         ]
         edges[node, random.choice(ends)] = None
 
-    entered = random.sample([node for _, node in nodes], len(nodes) // 2)
-    for node in entered:
+    entry_nodes = random.sample([node for _, node in nodes], len(nodes) // 2)
+    for node in entry_nodes:
         edges[random.choice(outside), node] = None
     for node in levels[-1]:
         edges[node, random.choice(outside)] = None

@@ -103,7 +103,8 @@ class Kinship(Task):
             fact_count = self._fact_count or _OTHERS
             return Background(FamilyLines(fact_count, self.language, source=source))
         if self.haystack == "none":
-            facts = [fact for descent in self._dense(source) for fact in descent.facts]
+            descents = self._haystack_descents(source)
+            facts = [fact for descent in descents for fact in descent.facts]
             facts.sort(key=lambda fact: fact.depth)
             return Background(Lines(tuple(fact.text for fact in facts)))
         return None
@@ -115,7 +116,7 @@ class Kinship(Task):
         about the first people of other lines are behind it. All other facts stand anywhere, the
         same at all depths of a length.
         """
-        descents = self._shared(draw)
+        descents = self._descents(draw)
         random = draw.random("kinship", self.fresh)
         random.shuffle(descents)
         taken = {person.name for descent in descents for person in descent.people}
@@ -150,25 +151,30 @@ class Kinship(Task):
             unique=tuple(person.name for person in people),
         )
 
-    def _shared(self, draw: Draw) -> list[Descent]:
-        """Return the lines of a length or repeat, without their first people."""
+    def _descents(self, draw: Draw) -> list[Descent]:
+        """Return the lines of descent of a length or repeat, without their first people."""
         if self.haystack == "none":
-            return self._dense(f"{draw.seed}:{draw.repeat}")
+            return self._haystack_descents(f"{draw.seed}:{draw.repeat}")
         random = draw.beside("kinship beside", self.fresh)
-        fact_count = self._fact_count_in(draw)
-        taken = set[str]()
-        return [
-            self._descent(random, fact_count, taken=taken, holds=draw.holds)
-            for _ in range(self._line_count)
-        ]
+        return self._draw_descents(random, self._fact_count_in(draw), holds=draw.holds)
 
-    def _dense(self, source: str) -> list[Descent]:
-        """Return the lines of a repeat that are its haystack."""
+    def _haystack_descents(self, source: str) -> list[Descent]:
+        """Return the lines of descent that are a repeat's whole haystack.
+
+        source: the seed and the repeat. The haystack is the same at all lengths of a repeat, so
+        the number of facts does not depend on the length.
+        """
         random = Random(f"kinship:{source}")
         fact_count = self._fact_count or _MOST
+        return self._draw_descents(random, fact_count, holds=holds_nothing)
+
+    def _draw_descents(
+        self, random: Random, fact_count: int, *, holds: Callable[[str], bool]
+    ) -> list[Descent]:
+        """Return all lines of descent, of so many facts each. No two people have one name."""
         taken = set[str]()
         return [
-            self._descent(random, fact_count, taken=taken, holds=holds_nothing)
+            self._descent(random, fact_count, taken=taken, holds=holds)
             for _ in range(self._line_count)
         ]
 
@@ -212,13 +218,14 @@ class Kinship(Task):
 
     def _question_and_answer(self, random: Random, people: list[Person]) -> tuple[str, str]:
         """Return question and answer about a line. people: the first is named in the question."""
-        most = len(people) - 1
+        all_steps = len(people) - 1
         if self.ask == "eldest":
-            steps = most
+            steps = all_steps
         elif self.steps is not None:
             steps = self.steps
         else:
-            steps = random.randint(1, most)
+            steps = random.randint(1, all_steps)
+
         words = lexicon("kinship", self.language)
         end = people[steps].name
         singular, plural = words["generations"]

@@ -61,7 +61,7 @@ class Latent(Task):
         self._people = language_knowledge.names
         # The anchors of the needles, and of a question about a fact that is not hidden.
         anchors = self.distractors + 2
-        self._facts = with_anchors(language_knowledge.asked_over(self.hops), anchors)
+        self._facts = with_anchors(language_knowledge.with_hops(self.hops), anchors)
         self._orders = ORDERS if self.order == "both" else (self.order,)
         self._absence = Absence(self.absent, self.near, self.language)
         self._wording = wording("latent", self.language)
@@ -70,9 +70,9 @@ class Latent(Task):
         """Return the fact at the cell's depth, the distractors elsewhere, and the question."""
         # The order of the draws fixes all prompts: the fact, its wording, then the distractors.
         random = self._random(draw)
-        fact = _quiet(self._facts, random, draw)
+        fact = _unmentioned_fact(self._facts, random, draw)
         order = random.choice(self._orders)
-        facts = [fact, *self._others(fact, random, draw)]
+        facts = [fact, *self._distractors(fact, random, draw)]
         names = self._names(draw, len(facts))
         texts = [
             hidden_fact.needles[order].replace("{name}", name)
@@ -84,7 +84,7 @@ class Latent(Task):
         kind = self._absence.draw_kind(draw)
         asked = fact
         if kind != "present":
-            asked = self._missed(facts, draw, same=kind == "near")
+            asked = self._absent_fact(facts, draw, same=kind == "near")
         question = self._absence.question(asked.question + self._wording["alone"])
         if kind != "present":
             reference = self._absence.unanswered(question, tuple(names), any_of(self._people))
@@ -112,14 +112,14 @@ class Latent(Task):
             return draw.random(f"latent {draw.cell.depth!r}", "repeat")
         return draw.random("latent", self.fresh)
 
-    def _others(self, fact: Association, random: Random, draw: Draw) -> list[Association]:
+    def _distractors(self, fact: Association, random: Random, draw: Draw) -> list[Association]:
         """Return distractors: facts of the same kind with anchors of their own."""
-        alike = [other for other in self._facts if other.relation == fact.relation]
+        same_kind = [other for other in self._facts if other.relation == fact.relation]
         distractors = list[Association]()
         anchors = {fact.anchor}
         while len(distractors) < self.distractors:
-            others = [other for other in alike if other.anchor not in anchors]
-            distractor = _quiet(others, random, draw)
+            candidates = [other for other in same_kind if other.anchor not in anchors]
+            distractor = _unmentioned_fact(candidates, random, draw)
             distractors.append(distractor)
             anchors.add(distractor.anchor)
         return distractors
@@ -127,7 +127,7 @@ class Latent(Task):
     def _names(self, draw: Draw, count: int) -> list[str]:
         """Return people that the haystack does not name.
 
-        Raises SettingsError if there are too few.
+        Raise SettingsError if there are not enough of them.
         """
         gone = (
             "The haystack holds nearly all names of task 'latent'. Use another --haystack or "
@@ -138,37 +138,37 @@ class Latent(Task):
         return [fresh(anybody, taken, draw.holds, gone) for _ in range(count)]
 
     def _depths(self, draw: Draw) -> list[float]:
-        """Return the cell's depth, and far from it those of the distractors.
+        """Return the cell's depth and the distractors' depths, which are far from it.
 
-        They are the same at most depths of a length.
+        They are drawn for a length, so most depths of a length have the same distractors' depths.
         """
-        beside = draw.random("latent beside", "length")
+        random = draw.random("latent beside", "length")
         depths = [draw.cell.depth]
         while len(depths) <= self.distractors:
-            depth = beside.random()
+            depth = random.random()
             if abs(depth - draw.cell.depth) >= APART + _MOVED:
                 depths.append(depth)
         return depths
 
-    def _missed(self, facts: list[Association], draw: Draw, *, same: bool) -> Association:
+    def _absent_fact(self, facts: list[Association], draw: Draw, *, same: bool) -> Association:
         """Return a fact that is not hidden.
 
-        same: whether it is of the same kind as the one that is.
+        same: whether it is of the same kind as the hidden facts.
         """
         anchors = {fact.anchor for fact in facts}
         relation = facts[0].relation
-        others = [
-            other
-            for other in self._facts
-            if (other.relation == relation) == same and other.anchor not in anchors
+        candidates = [
+            fact
+            for fact in self._facts
+            if (fact.relation == relation) == same and fact.anchor not in anchors
         ]
-        return _quiet(others, draw.random("latent missed"), draw)
+        return _unmentioned_fact(candidates, draw.random("latent missed"), draw)
 
 
-def _quiet(facts: Sequence[Association], random: Random, draw: Draw) -> Association:
+def _unmentioned_fact(facts: Sequence[Association], random: Random, draw: Draw) -> Association:
     """Return a fact about which the haystack says nothing.
 
-    Raises SettingsError if none is drawn.
+    Raise SettingsError if the haystack says something about every fact that is drawn.
     """
     for _ in range(TRIES):
         fact = random.choice(facts)
@@ -211,7 +211,7 @@ class Knowledge:
     names: tuple[str, ...]
     associations: tuple[Association, ...]
 
-    def asked_over(self, hops: int) -> tuple[Association, ...]:
+    def with_hops(self, hops: int) -> tuple[Association, ...]:
         """Return the facts with this number of hops, or all for 0."""
         return tuple(fact for fact in self.associations if hops in (0, fact.hops))
 

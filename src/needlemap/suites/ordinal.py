@@ -99,16 +99,16 @@ class Ordinal(Task):
 
     def _replies(self, request: Request, draw: Draw) -> list[tuple[float, str]]:
         """Return depth and text of each reply to the request, the asked one first."""
-        shared = draw.beside("ordinal beside", self.fresh)
+        shared_random = draw.beside("ordinal beside", self.fresh)
         asked_random = draw.random("ordinal", self.fresh)
         taken = set[str]()
-        others = []
+        other_replies = []
         for _ in range(self.requests - 1):
-            depth = shared.random()
-            text = self._fresh_reply(request, shared, taken=taken, draw=draw)
-            others.append((depth, text))
+            depth = shared_random.random()
+            text = self._fresh_reply(request, shared_random, taken=taken, draw=draw)
+            other_replies.append((depth, text))
         asked_text = self._fresh_reply(request, asked_random, taken=taken, draw=draw)
-        return [(draw.cell.depth, asked_text), *others]
+        return [(draw.cell.depth, asked_text), *other_replies]
 
     def _fresh_reply(self, request: Request, random: Random, taken: set[str], draw: Draw) -> str:
         """Return a reply that stands nowhere else."""

@@ -60,7 +60,7 @@ class Questions(Task):
     def background(self, repeat: int, seed: int) -> Background:
         """Return the other passages."""
         if self._file is not None:
-            _, stream = self._chosen(self._file, repeat, seed=seed)
+            _, stream = self._questions_and_stream(self._file, repeat, seed=seed)
             return Background(stream)
         return Background(Entries(f"{seed}:{repeat}"))
 
@@ -77,12 +77,12 @@ class Questions(Task):
         """
         random = draw.random("questions", self.fresh)
         if self._file is not None:
-            return self._read(self._file, draw, random=random)
-        return self._invented(draw, random)
+            return self._file_item(self._file, draw, random=random)
+        return self._invented_item(draw, random)
 
-    def _read(self, file: PassageFile, draw: Draw, random: Random) -> Item:
+    def _file_item(self, file: PassageFile, draw: Draw, random: Random) -> Item:
         """Return an item with a question of the file."""
-        questions, _ = self._chosen(file, draw.repeat, seed=draw.seed)
+        questions, _ = self._questions_and_stream(file, draw.repeat, seed=draw.seed)
         question = random.choice(questions)
         others = random.sample(question.other_passages, min(2, len(question.other_passages)))
         return Item(
@@ -98,7 +98,7 @@ class Questions(Task):
             unique=(),
         )
 
-    def _chosen(
+    def _questions_and_stream(
         self, file: PassageFile, repeat: int, seed: int
     ) -> tuple[tuple[PassageQuestion, ...], PassageStream]:
         """Return a repeat's questions and its other passages, which are drawn once."""
@@ -106,7 +106,7 @@ class Questions(Task):
             self._of_repeat[repeat, seed] = file.of_repeat(repeat, seed)
         return self._of_repeat[repeat, seed]
 
-    def _invented(self, draw: Draw, random: Random) -> Item:
+    def _invented_item(self, draw: Draw, random: Random) -> Item:
         """Return an item with an invented question.
 
         Its passages are the entry, the entry of the person it leads to, one of nearly the same

@@ -129,34 +129,38 @@ class Trace(Task):
 
         The first line of the chain that is asked for is at the cell's depth.
         """
-        beside = draw.beside("trace beside", self.fresh)
+        shared_random = draw.beside("trace beside", self.fresh)
+        asked_random = draw.random("trace", self.fresh)
         # The order of the draws fixes all prompts, because no name or value is drawn twice.
         taken = set[str]()
         examples = [self._example(draw, taken, number=number) for number in range(self.shots)]
         size = self.hops + 1
-        others = [self._chain(beside, taken, draw=draw, size=size) for _ in range(self.chains - 1)]
-        chain = self._chain(draw.random("trace", self.fresh), taken, draw=draw, size=size)
+        other_chains = [
+            self._chain(shared_random, taken, draw=draw, size=size) for _ in range(self.chains - 1)
+        ]
+        asked_chain = self._chain(asked_random, taken, draw=draw, size=size)
 
         line = self._wording["line"]
         texts, needles = chained(
-            beside,
-            chain.lines(line),
-            other_chains=[other.lines(line) for other in others],
+            shared_random,
+            asked_chain.lines(line),
+            other_chains=[other.lines(line) for other in other_chains],
             order=self.order,
             depth=draw.cell.depth,
             span=self.span,
         )
-        question = self._wording["question"].format(value=chain.value)
-        wrong_chains = [*others]
-        for _, example_chains in examples:
-            wrong_chains += example_chains
+
+        question = self._wording["question"].format(value=asked_chain.value)
+        example_chains = [example_chain for _, chains in examples for example_chain in chains]
+        wrong_chains = [*other_chains, *example_chains]
         reference = Reference(
-            answer=self._wording["comma"].join(chain.names),
-            keywords=chain.names,
+            answer=self._wording["comma"].join(asked_chain.names),
+            keywords=asked_chain.names,
             needle="\n".join(texts),
             question=question,
             decoys=tuple(name for wrong_chain in wrong_chains for name in wrong_chain.names),
         )
+
         prologue = ""
         if examples:
             example_texts = [text for text, _ in examples]
@@ -166,7 +170,7 @@ class Trace(Task):
             question,
             reference=reference,
             prologue=prologue,
-            answer_prefix=self._wording["begun"].format(value=chain.value),
+            answer_prefix=self._wording["begun"].format(value=asked_chain.value),
         )
 
     def _chain(self, random: Random, taken: set[str], *, draw: Draw, size: int) -> Chain:
@@ -262,19 +266,23 @@ class Thread(Task):
 
         The first pair of the thread that is asked for is at the cell's depth.
         """
-        beside = draw.beside("thread beside", self.fresh)
+        shared_random = draw.beside("thread beside", self.fresh)
+        asked_random = draw.random("thread", self.fresh)
+        last_random = draw.random("thread last", "repeat")
         # The order of the draws fixes all prompts, because no value is drawn twice.
         taken = set[str]()
         # The object's last pair is not a needle, because it has no comma.
-        last_pair = self._thread(draw.random("thread last", "repeat"), taken, draw=draw, hops=1)
-        others = [
-            self._thread(beside, taken, draw=draw, hops=self.hops) for _ in range(self.threads - 1)
+        last_pair = self._thread(last_random, taken, draw=draw, hops=1)
+        other_threads = [
+            self._thread(shared_random, taken, draw=draw, hops=self.hops)
+            for _ in range(self.threads - 1)
         ]
-        thread = self._thread(draw.random("thread", self.fresh), taken, draw=draw, hops=self.hops)
+        thread = self._thread(asked_random, taken, draw=draw, hops=self.hops)
+
         texts, needles = chained(
-            beside,
+            shared_random,
             lines(thread),
-            other_chains=[lines(other) for other in others],
+            other_chains=[lines(other) for other in other_threads],
             order=self.order,
             depth=draw.cell.depth,
             span=self.span,
@@ -285,7 +293,7 @@ class Thread(Task):
         question = words["question"].format(key=thread[0]) + request
         if self.ask == "last":
             keywords = thread[-1:]
-            other_values = [value for other in others for value in other[1:]]
+            other_values = [value for other in other_threads for value in other[1:]]
             decoys = (*thread[1:-1], *other_values)
             like = ""
         else:

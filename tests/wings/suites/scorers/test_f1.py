@@ -8,7 +8,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.scorers import Score
-from needlemap.suites.f1 import F1, alone, items
+from needlemap.suites.f1 import F1, items, separate_items
 from needlemap.tasks import Reference
 from needlemap.tasks.values import Values
 
@@ -339,7 +339,7 @@ FRUITS = ["fig", "plum", "pear"]
     ],
 )
 def test_an_item_is_told_from_its_count_and_marks(line):
-    assert alone(f"fig\n{line}\nplum", FRUITS) == ["fig", "date", "plum"]
+    assert separate_items(f"fig\n{line}\nplum", FRUITS) == ["fig", "date", "plum"]
 
 
 @pytest.mark.parametrize(
@@ -358,4 +358,4 @@ def test_an_item_stands_without_bullets_and_quotes(piece, item):
 
 
 def test_a_made_up_item_in_the_midst_of_a_sentence_stays_unseen():
-    assert alone("They are fig, plum and perhaps a date too", FRUITS) == ["plum"]
+    assert separate_items("They are fig, plum and perhaps a date too", FRUITS) == ["plum"]

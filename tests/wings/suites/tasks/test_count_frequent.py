@@ -62,12 +62,14 @@ def test_those_that_are_asked_for_lead_at_every_length_from_where_they_are_settl
     for repeat in range(25):
         source = Coded(asked, alpha, 6, f"0:{repeat}")
         counts: Counter[str] = Counter()
-        for number, word in enumerate(words(source, 6 * source.settled), 1):
+        for number, word in enumerate(words(source, 6 * source.settling_words), 1):
             counts[word] += 1
-            if number >= source.settled and (number < source.settled + 50 or number % 97 == 0):
-                least = min(counts[one] for one in source.leading)
+            if number >= source.settling_words and (
+                number < source.settling_words + 50 or number % 97 == 0
+            ):
+                least = min(counts[one] for one in source.leading_words)
                 del counts["..."]
-                others = [often for one, often in counts.items() if one not in source.leading]
+                others = [often for one, often in counts.items() if one not in source.leading_words]
                 assert least > max(others, default=0)
 
 
@@ -158,4 +160,6 @@ def test_wrong_options_are_refused(options, words):
 def test_documents_do_not_depend_on_where_reading_starts():
     source = Coded(3, 2.0, 6, "1:1")
     assert list(islice(source.documents(), 3))[2] == next(source.documents(2))
-    assert FrequentWords().item(Draw(Cell(1000, 0.5), 1, 1)).reference.keywords == source.leading
+    assert (
+        FrequentWords().item(Draw(Cell(1000, 0.5), 1, 1)).reference.keywords == source.leading_words
+    )
