@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from needlemap.tokenizers import load
-from needlemap.trials.leaks import Held, collided, collisions
+from needlemap.trials.leaks import Held, collision_error, collisions
 
 TEXT = "The Red-Fox met 1234567 foxes.\nÜber 上海的实验室 it said: red-foxes, 12-34! un_der"
 TOKENS = load("cl100k_base").index(TEXT.encode())
@@ -49,5 +49,5 @@ def test_what_stands_behind_the_end_of_the_prompts_does_not_count():
 
 
 def test_the_error_says_what_where_and_what_to_do():
-    assert "already holds 'fox' (byte 7)" in str(collided("mine", "fox", 7))
-    assert "--collisions warn" in str(collided("mine", "fox", 7))
+    assert "already holds 'fox' (byte 7)" in str(collision_error("mine", "fox", 7))
+    assert "--collisions warn" in str(collision_error("mine", "fox", 7))

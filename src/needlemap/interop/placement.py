@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from needlemap.haystacks import Haystack
 from needlemap.interop.formulas import behind_full_stop, chained_positions, full_stops
 from needlemap.prompts import Prompt
-from needlemap.prompts.placement import Frame, PromptBuilder, Wanted, around
+from needlemap.prompts.placement import Frame, PromptBuilder, PromptRequest, positions_around
 from needlemap.text.tokens import Tokenizer
 
 if TYPE_CHECKING:
@@ -44,17 +44,19 @@ class TokenBuilder(PromptBuilder):
         room = super().haystack_tokens(frame, needles, length_tokens)
         return min(room, len(self.haystack.text))
 
-    def _fitted(self, wanted: Wanted) -> Prompt | None:
+    def _fitting_prompt(self, request: PromptRequest) -> Prompt | None:
         """Return a prompt whose haystack has the tokens that the other parts leave.
 
-        Return None if they leave none.
+        If they leave none, return None.
         """
-        if wanted.guess < 1:
+        if request.guess < 1:
             return None
-        positions = around(self._positions(wanted.needles, wanted.guess), wanted.chosen)
-        prompt = self._prompt(wanted, positions, wanted.guess)
-        room = wanted.room - self._fixed(wanted.frame, wanted.needles)
-        return replace(prompt, off_by=wanted.guess - room)
+        positions = positions_around(
+            self._positions(request.needles, request.guess), request.chosen
+        )
+        prompt = self._prompt(request, positions, request.guess)
+        room = request.room - self._fixed(request.frame, request.needles)
+        return replace(prompt, off_by=request.guess - room)
 
     def _positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
         """Return where needles go by depth, among the haystack's first `stop` tokens."""

@@ -61,13 +61,13 @@ class Feeder:
         """Return the spans of texts without a haystack of ours, tokenised as a whole."""
         return tuple(part.span() for part in self.render(rows) if len(part))
 
-    def seen(
+    def with_model_ids(
         self,
         prompt: Prompt,
         make: Callable[[Prompt], tuple[Span, ...]] | None = None,
         haystack: TokenText | None = None,
     ) -> Prompt:
-        """Return a prompt with what the model sees of it, if that is known.
+        """Return a prompt with the ids that the model sees, or as it is if they are not known.
 
         make: makes its spans; without it, its text is tokenised as a whole. haystack: a text in it
         that spells no special token.
@@ -144,16 +144,17 @@ class Feed:
             known = is_same and adds_up(feeder.tokenizer, self._own, self._cuts)
         self.windowed = is_same and known
         self._rendered = cache(feeder.render)
-        self._window = cache(self._tokenised)
+        self._window = cache(self._window_tokens)
 
     def fed(self, prompt: Prompt) -> Prompt:
         """Return the prompt with what the model sees of it, if that is known."""
-        seen = self._feeder.seen(prompt, make=self._spans, haystack=self._plain)
-        return replace(seen, off_by=prompt.off_by + seen.tokens - prompt.tokens)
+        fed_prompt = self._feeder.with_model_ids(prompt, make=self._spans, haystack=self._plain)
+        off_by = prompt.off_by + fed_prompt.tokens - prompt.tokens
+        return replace(fed_prompt, off_by=off_by)
 
     def _spans(self, prompt: Prompt) -> tuple[Span, ...]:
-        pieced = self._pieced(prompt) if self.windowed else None
-        return pieced or self._feeder.whole(rows_of(prompt))
+        spans = self._windowed_spans(prompt) if self.windowed else None
+        return spans or self._feeder.whole(rows_of(prompt))
 
     def framed(self, frame: Frame) -> Frame:
         """Return a frame whose tokens include what the template adds, if lengths count that.
@@ -170,10 +171,10 @@ class Feed:
         text_tokens = self._feeder.tokenizer.count(messages[frame.context].content.encode())
         return replace(frame, outside_tokens=sum(map(len, whole)) - text_tokens)
 
-    def _pieced(self, prompt: Prompt) -> tuple[Span, ...] | None:
-        """Return pieces of the haystack's own tokens, with windows between; None if that fails.
+    def _windowed_spans(self, prompt: Prompt) -> tuple[Span, ...] | None:
+        """Return a prompt as pieces of the haystack's own tokens, with windows between.
 
-        It fails if a prompt has no such piece, or if tokens merge beyond a window.
+        Return None if the prompt has no such piece, or if tokens merge beyond a window.
         """
         number = prompt.context[0]
         windows, pieces = self._parts(prompt.messages[number].spans)
@@ -220,7 +221,7 @@ class Feed:
         pieces: list[Span] = []
         window = b""
         for span in spans:
-            piece = self._inner(span)
+            piece = self._inner_piece(span)
             if piece is None:
                 window += bytes(span.data)
                 continue
@@ -232,10 +233,10 @@ class Feed:
         windows.append(window)
         return windows, pieces
 
-    def _inner(self, span: Span) -> Span | None:
+    def _inner_piece(self, span: Span) -> Span | None:
         """Return the part of a haystack span that no seam can touch, in the model's tokens.
 
-        It lies between safe cuts. None for another text, or a span that is too short.
+        The part lies between safe cuts. Return None if the span is of another text or too short.
         """
         if span.text is not self._counted:
             return None
@@ -248,7 +249,7 @@ class Feed:
         stop = int(self._cuts.safe_before[last])
         return Span(self._own, start, stop) if start < stop else None
 
-    def _tokenised(self, data: bytes) -> TokenText | None:
+    def _window_tokens(self, data: bytes) -> TokenText | None:
         return self._feeder.tokenizer.index_inside(data.decode(errors="replace").encode())
 
 

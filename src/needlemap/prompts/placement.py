@@ -61,7 +61,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PromptRequest:
     """A prompt to be laid out.
 
     Attributes:
@@ -127,7 +127,7 @@ class PromptBuilder:
     def adds_up(self) -> bool | None:
         """Return True if the tokenizer's counts add up at the haystack's safe cuts.
 
-        Return None if that was not tried.
+        If the model is fed token ids, return None: nothing is counted at seams then.
         """
         if not isinstance(self._seams, SeamCounter):
             return None
@@ -157,24 +157,24 @@ class PromptBuilder:
         chosen = None
         if position is not None and order:
             chosen = order.index(0), position
-        wanted = Wanted(
+        request = PromptRequest(
             frame,
             [needles[index] for index in order],
             room=length_tokens - self._reserve,
             guess=guess,
             chosen=chosen,
         )
-        prompt = self._fitted(wanted)
+        prompt = self._fitting_prompt(request)
         if prompt is None or (self._ends and prompt.haystack_tokens < len(self.haystack.text)):
-            least = self._reserve + self._least(wanted, fixed)
+            least_length = self._reserve + self._least_room(request, fixed)
             raise TooShort(
                 f"Length {length_tokens:,} leaves no room for {'its' if self._ends else 'a'} "
                 f"haystack: {self._reserve} tokens are reserved, {fixed} are needle and template. "
-                f"Use lengths of {least} or more, or a smaller {self._reserved_by}."
+                f"Use lengths of {least_length} or more, or a smaller {self._reserved_by}."
             )
         return restored(prompt, order)
 
-    def alone(self, frame: Frame, needles: Sequence[Needle]) -> Prompt:
+    def prompt_without_haystack(self, frame: Frame, needles: Sequence[Needle]) -> Prompt:
         """Return the needles by depth, with the frame around them and no haystack."""
         ordered = [needles[index] for index in by_depth(needles)]
         context = self._context(ordered, [0] * len(ordered), stop=0, pad="")
@@ -188,7 +188,7 @@ class PromptBuilder:
     def haystack_tokens(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> int:
         """Return about how many haystack tokens the prompt of that length holds.
 
-        Seams may move it by one or two.
+        Tokens that merge at seams may change the number by one or two.
         """
         room = length_tokens - self._reserve - self._fixed(frame, needles)
         return min(room, len(self.haystack.text)) if self._ends else room
@@ -200,106 +200,110 @@ class PromptBuilder:
             fixed += sum(map(len, frame.before + frame.after)) + frame.outside_tokens
         return fixed
 
-    def _fitted(self, wanted: Wanted) -> Prompt | None:
+    def _fitting_prompt(self, request: PromptRequest) -> Prompt | None:
         """Return the prompt that fills the room; None if none fits."""
-        stop = self._anchor or max(0, wanted.guess)
-        depths = moved(wanted.needles, wanted.chosen, stop)
+        stop = self._anchor or max(0, request.guess)
+        depths = moved_depths(request.needles, request.chosen, stop)
         positions = [
             self._position(depth, stop, exact=needle.exact)
-            for depth, needle in zip(depths, wanted.needles, strict=True)
+            for depth, needle in zip(depths, request.needles, strict=True)
         ]
-        return self._laid_out(wanted, around(positions, wanted.chosen))
+        return self._prompt_with_needles(request, positions_around(positions, request.chosen))
 
-    def _laid_out(self, wanted: Wanted, positions: list[int]) -> Prompt | None:
+    def _prompt_with_needles(self, request: PromptRequest, positions: list[int]) -> Prompt | None:
         """Return the prompt with its needles there that fills the room; None if none fits."""
         if self._units is None:
-            return self._exact(wanted, positions)
-        return self._in_units(wanted, positions, self._units)
+            return self._exact_prompt(request, positions)
+        return self._prompt_of_units(request, positions, self._units)
 
-    def _in_units(
-        self, wanted: Wanted, positions: list[int], ends: NDArray[np.int64]
+    def _prompt_of_units(
+        self, request: PromptRequest, positions: list[int], ends: NDArray[np.int64]
     ) -> Prompt | None:
-        """Return the prompt with the most whole units of haystack that fit; None if not even one
-        does.
+        """Return the prompt with the most whole units of haystack that fit; None if none fits.
 
         ends: where each unit ends.
         """
         positions = [int(self.haystack.cuts.sentence[position]) for position in positions]
-        best = None
-        index = max(0, int(np.searchsorted(ends, wanted.guess, side="right")) - 1)
+        best_index = None
+        index = max(0, int(np.searchsorted(ends, request.guess, side="right")) - 1)
         for _ in range(_TRIES):
-            left = self._left(wanted, positions, int(ends[index]))
-            if left >= 0:
-                best = index
-                if index + 1 == len(ends) or ends[index + 1] - ends[index] > left + _MERGED:
+            spare = self._spare_tokens(request, positions, int(ends[index]))
+            if spare >= 0:
+                best_index = index
+                if index + 1 == len(ends) or ends[index + 1] - ends[index] > spare + _MERGED:
                     break
                 index += 1
-            elif best is not None or index == 0:
+            elif best_index is not None or index == 0:
                 break
             else:
-                fitting = int(np.searchsorted(ends, ends[index] + left, side="right")) - 1
-                index = max(0, min(index - 1, fitting))
-        if best is None:
+                fitting_index = int(np.searchsorted(ends, ends[index] + spare, side="right")) - 1
+                index = max(0, min(index - 1, fitting_index))
+
+        if best_index is None:
             return None
-        return self._prompt(wanted, positions, int(ends[best]))
+        return self._prompt(request, positions, int(ends[best_index]))
 
-    def _least(self, wanted: Wanted, fixed: int) -> int:
-        """Return a room that is enough, the smallest by trying.
+    def _least_room(self, request: PromptRequest, fixed: int) -> int:
+        """Return the smallest room that is enough for a prompt.
 
-        Seams move it off the sum of the parts.
+        It is found by trying, because seams move it off the sum of the parts.
         """
         if self._ends:
             return fixed + len(self.haystack.text) + _SEAMS
-        most = fixed + _SEAMS + (0 if self._units is None else int(self._units[0]))
+        enough = fixed + _SEAMS + (0 if self._units is None else int(self._units[0]))
         # Each try counts the whole prompt anew: of a huge one the sum of the parts is near enough.
-        least = most if fixed > _MOST_TRIED else max(wanted.room + 1, fixed - _SEAMS)
-        for room in range(least, most):
-            prompt = self._fitted(Wanted(wanted.frame, wanted.needles, room, room - fixed))
+        if fixed > _MOST_TRIED:
+            return enough
+        for room in range(max(request.room + 1, fixed - _SEAMS), enough):
+            tried_request = PromptRequest(request.frame, request.needles, room, room - fixed)
+            prompt = self._fitting_prompt(tried_request)
             if prompt is not None and not prompt.off_by:
                 return room
-        return most
+        return enough
 
-    def _exact(self, wanted: Wanted, positions: list[int]) -> Prompt | None:
+    def _exact_prompt(self, request: PromptRequest, positions: list[int]) -> Prompt | None:
         """Return the prompt whose haystack ends so that the count is right.
 
-        If a character is in the way, it is padded. None if even one character of haystack is too
-        much.
+        If no cut between two characters gives that count, the prompt is padded. If even one
+        character of haystack is too much, return None.
         """
-        cuts, most = self.haystack.cuts, len(self.haystack.text)
-        stop = wanted.guess
-        best = 0
+        cuts, haystack_tokens = self.haystack.cuts, len(self.haystack.text)
+        stop = request.guess
+        best_stop = 0
         for _ in range(_TRIES):
-            stop = int(cuts.character[max(self._first, min(stop, most))])
-            off = self._left(wanted, positions, stop)
-            if off == 0:
-                return self._prompt(wanted, positions, stop)
-            if off < 0 and stop == self._first:
+            stop = int(cuts.character[max(self._first, min(stop, haystack_tokens))])
+            spare = self._spare_tokens(request, positions, stop)
+            if spare == 0:
+                return self._prompt(request, positions, stop)
+            if spare < 0 and stop == self._first:
                 return None
-            if off > 0:
-                best = max(best, stop)
-            stop += off
-        return self._padded(wanted, positions, best or self._first)
+            if spare > 0:
+                best_stop = max(best_stop, stop)
+            stop += spare
+        return self._padded_prompt(request, positions, best_stop or self._first)
 
-    def _padded(self, wanted: Wanted, positions: list[int], best: int) -> Prompt:
-        """Return the prompt with a few characters at the haystack's end.
+    def _padded_prompt(
+        self, request: PromptRequest, positions: list[int], best_stop: int
+    ) -> Prompt:
+        """Return the prompt with a few characters at the haystack's end, if they make it exact.
 
-        It is for prompts of which no cut between characters gives the exact length.
+        If no pad does, return the prompt with the haystack's end at `best_stop`.
         """
-        stop = best
+        stop = best_stop
         for _ in range(_LEGAL_ENDS):
             for pad in ("", *_PADS):
-                if not self._left(wanted, positions, stop, pad):
-                    return self._prompt(wanted, positions, stop, pad)
+                if not self._spare_tokens(request, positions, stop, pad):
+                    return self._prompt(request, positions, stop, pad)
             stop = max(self._first, int(self.haystack.cuts.character[stop - 1]))
-        return self._prompt(wanted, positions, best)
+        return self._prompt(request, positions, best_stop)
 
     def _position(self, depth: float, stop: int, *, exact: bool) -> int:
         """Return the position for a depth: the end of a sentence or unit near it.
 
-        For depth 1 it is the very end. exact: the start of a character at that very token.
+        exact: return the start of the character at that very token.
         """
         if depth >= 1:
-            # It is clamped to the end, wherever that will be.
+            # `_context` clamps it to the haystack's end, which is not known yet.
             return len(self.haystack.text)
         token = min(int(depth * stop), len(self.haystack.text))
         if self._units is not None:
@@ -308,14 +312,16 @@ class PromptBuilder:
             return int(self.haystack.cuts.character[token])
         return self.haystack.cuts.insertion_point(token, stop)
 
-    def _left(self, wanted: Wanted, positions: list[int], stop: int, pad: str = "") -> int:
-        """Return the tokens of the room that a prompt leaves; below 0 if it is too long."""
-        frame = wanted.frame
-        context = self._context(wanted.needles, positions, stop, pad)
+    def _spare_tokens(
+        self, request: PromptRequest, positions: list[int], stop: int, pad: str = ""
+    ) -> int:
+        """Return how many tokens of its room a prompt leaves; below 0 if it is too long."""
+        frame = request.frame
+        context = self._context(request.needles, positions, stop, pad)
         if not self._whole:
-            return wanted.room - self._seams.count(context)
+            return request.room - self._seams.count(context)
         tokens = self._seams.count((*frame.before, *context, *frame.after))
-        return wanted.room - frame.outside_tokens - tokens
+        return request.room - frame.outside_tokens - tokens
 
     def _context(
         self, needles: Sequence[Needle], positions: list[int], stop: int, pad: str
@@ -348,9 +354,9 @@ class PromptBuilder:
         following = self.haystack.text.data[offset : offset + 4] if position < stop else b""
         first = following.decode("utf-8", "ignore")[:1]
         text = needle
-        if touch(last, needle[:1]):
+        if needs_space(last, needle[:1]):
             text = f" {text}"
-        if touch(needle[-1:], first):
+        if needs_space(needle[-1:], first):
             text = f"{text} "
         return self._span(text)
 
@@ -358,10 +364,12 @@ class PromptBuilder:
         """Return a short text, tokenised once."""
         return self._index(text.encode()).span()
 
-    def _prompt(self, wanted: Wanted, positions: list[int], stop: int, pad: str = "") -> Prompt:
+    def _prompt(
+        self, request: PromptRequest, positions: list[int], stop: int, pad: str = ""
+    ) -> Prompt:
         """Return the prompt whose haystack ends there."""
-        frame = wanted.frame
-        context = self._context(wanted.needles, positions, stop, pad)
+        frame = request.frame
+        context = self._context(request.needles, positions, stop, pad)
         spans = (*frame.before, *context, *frame.after)
         tokens = self._seams.count(spans) + frame.outside_tokens
         counted = tokens if self._whole else self._seams.count(context)
@@ -370,13 +378,13 @@ class PromptBuilder:
             _with_context(frame, spans),
             context=_place_of(frame, context),
             needles=placed(
-                wanted.needles, settled, stop, context, (self.haystack.text, self._mark.text)
+                request.needles, settled, stop, context, (self.haystack.text, self._mark.text)
             ),
             tokens=tokens,
             haystack_tokens=stop,
             positions=settled,
             pad=pad,
-            off_by=counted - wanted.room if self._exact_lengths else 0,
+            off_by=counted - request.room if self._exact_lengths else 0,
         )
 
 
@@ -398,11 +406,13 @@ def by_depth(needles: Sequence[Needle]) -> list[int]:
     return sorted(range(len(needles)), key=lambda index: needles[index].depth)
 
 
-def moved(needles: Sequence[Needle], chosen: tuple[int, int] | None, stop: int) -> list[float]:
-    """Return the depths of needles, which are given by depth.
+def moved_depths(
+    needles: Sequence[Needle], chosen: tuple[int, int] | None, stop: int
+) -> list[float]:
+    """Return the depths of needles, which are given by depth, after a plan moved one of them.
 
-    If a position, of `stop`, was chosen for one of them, the others move along with it. Those that
-    are still stay, and none passes them.
+    chosen: the index and the position, of `stop`, of that needle; None if no needle was moved. The
+    others move as far as it does. Needles that are `still` stay, and none passes them.
     """
     depths = [needle.depth for needle in needles]
     if chosen is None or not stop:
@@ -419,10 +429,10 @@ def moved(needles: Sequence[Needle], chosen: tuple[int, int] | None, stop: int) 
     ]
 
 
-def around(positions: list[int], chosen: tuple[int, int] | None) -> list[int]:
-    """Return positions of which one was chosen, if it was; the others stay before or after it.
+def positions_around(positions: list[int], chosen: tuple[int, int] | None) -> list[int]:
+    """Return positions, in which a chosen one replaces its own and none of the others passes it.
 
-    >>> around([10, 20, 30], (1, 35))
+    >>> positions_around([10, 20, 30], (1, 35))
     [10, 35, 35]
     """
     if chosen is None:
@@ -433,11 +443,12 @@ def around(positions: list[int], chosen: tuple[int, int] | None) -> list[int]:
     return [*before, chosen_position, *after]
 
 
-def touch(left: str, right: str) -> bool:
+def needs_space(left: str, right: str) -> bool:
     """Return True if two characters need a space between them.
 
-    Neither is white space then, and both are of scripts that use spaces.
+    They need one if neither is white space, and if both are of scripts that use spaces.
     """
     if not left or not right or left.isspace() or right.isspace():
         return False
+    # Code points from here on are Han, kana and Hangul.
     return ord(left) < 0x2E80 and ord(right) < 0x2E80

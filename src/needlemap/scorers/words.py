@@ -9,7 +9,7 @@ from typing import Literal
 from needlemap.errors import SettingsError
 from needlemap.scorers import Score, Scorer
 from needlemap.tasks import Reference
-from needlemap.text import held, named, plain
+from needlemap.text import contains, named, plain
 
 Rule = Literal["words", "inside", "ruler"]
 
@@ -149,6 +149,6 @@ def find_texts(answer: str, texts: Sequence[str], rule: Rule) -> tuple[list[str]
         present = [text for text in texts if text.lower() in lowered]
     else:
         compared = plain(answer)
-        names = held if rule == "inside" else named
+        names = contains if rule == "inside" else named
         present = [text for text in texts if names(compared, plain(text))]
     return present, [text for text in texts if text not in present]

@@ -21,7 +21,7 @@ from random import Random
 from needlemap.errors import SettingsError
 from needlemap.prompts.templates import fill, placeholders
 from needlemap.tasks import Needle
-from needlemap.text import held, named, plain, shape
+from needlemap.text import contains, named, plain, shape
 
 # Values that are drawn in addition to those needed, because some may not do.
 _SPARE = 50
@@ -135,7 +135,7 @@ def own_sentences(
         value = after.strip()
         if not text:
             raise SettingsError(f"distractors: '{line}' has no sentence before its tab.")
-        if tab and not held(plain(text), plain(value)):
+        if tab and not contains(plain(text), plain(value)):
             raise SettingsError(f"distractors: '{text}' does not hold its value '{value}'.")
         _refuse_right((text,), right, what=f"'{text}'")
         value = value or _looking_like(text, right)

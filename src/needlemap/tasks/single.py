@@ -18,7 +18,7 @@ from needlemap.tasks.distractors import (
     near_misses,
     own_sentences,
 )
-from needlemap.text import held, plain
+from needlemap.text import contains, plain
 
 # The scorer if nobody says what a right answer must hold.
 WORDING = "levenshtein"
@@ -149,7 +149,7 @@ def is_part(answer: str | None, needle: str) -> bool:
     whole = plain(needle).strip()
     if not part or part.rstrip(".。") == whole.rstrip(".。"):
         return False
-    return held(whole, part)
+    return contains(whole, part)
 
 
 def drawn(draw: Choices, repeat: int, seed: int) -> dict[str, str]:

@@ -24,7 +24,7 @@ _NUMBERED = re.compile("[a-z]+[0-9]+")
 _APART = re.compile(r"(?<=[a-z])[ _\\{}-]{1,4}(?=[0-9])")
 _JOINTS = str.maketrans("-_", "  ")
 # A number continues. It does not in 500.00, which is 500.
-_GOES_ON = re.compile(r"\d|\.0*[1-9]")
+_CONTINUES = re.compile(r"\d|\.0*[1-9]")
 _BEGAN = re.compile(r"\d\.?\Z")
 # The 12. of 12.5, but not of 12.05.2020.
 _WHOLE_PART = re.compile(r"(?<![\d.])\d{1,20}\.\Z")
@@ -65,11 +65,13 @@ def named(text: str, word: str) -> bool:
     return index_of(text, word) >= 0
 
 
-def held(text: str, word: str) -> bool:
+def contains(text: str, word: str) -> bool:
     """Return True if a plain text holds another one anywhere, but not a number in a longer one.
 
-    >>> held("two sandwiches", "sandwich"), held("it is 3124", "12"), held("it is 12.5", "12")
-    (True, False, False)
+    >>> contains("two sandwiches", "sandwich")
+    True
+    >>> contains("it is 3124", "12"), contains("it is 12.5", "12")
+    (False, False)
     """
     return index_of(text, word, _whole_number) >= 0
 
@@ -82,23 +84,23 @@ def index_of(text: str, word: str, whole: Callable[[str, int, int], bool] | None
     >>> index_of("a red fox", "red-fox"), index_of("no red foxes", "red-fox")
     (2, -1)
     """
-    word, has_gaps = _prepared(word)
+    word, has_gaps = _search_form(word)
     if has_gaps:
-        text = _closed(text)
-    alike_text, alike_word = _alike(text, word)
-    if not alike_word:
+        text = _with_closed_gaps(text)
+    comparable_text, comparable_word = _comparable(text, word)
+    if not comparable_word:
         return -1
 
     # A compound has the same places in both texts, and only the first one has its hyphens.
     is_compound = "-" in word
-    searched = text if is_compound else alike_text
+    searched = text if is_compound else comparable_text
     if whole is None:
         whole = _whole_compound if is_compound else _whole_word
-    start = alike_text.find(alike_word)
+    start = comparable_text.find(comparable_word)
     while start >= 0:
-        if whole(searched, start, start + len(alike_word)):
+        if whole(searched, start, start + len(comparable_word)):
             return start
-        start = alike_text.find(alike_word, start + 1)
+        start = comparable_text.find(comparable_word, start + 1)
     return -1
 
 
@@ -112,8 +114,8 @@ def ungrouped(text: str) -> str:
     return _GROUPED.sub(lambda match: re.sub(r"[^0-9]", "", match[0]), text)
 
 
-def _alike(text: str, word: str) -> tuple[str, str]:
-    """Return a text and a word, written alike as far as the word's kind allows."""
+def _comparable(text: str, word: str) -> tuple[str, str]:
+    """Return a text and a word in a common spelling, as far as the word's kind allows."""
     if "." not in word:
         # 3.141 is more likely a fraction.
         word = ungrouped(word)
@@ -122,66 +124,66 @@ def _alike(text: str, word: str) -> tuple[str, str]:
             text = ungrouped(text)
         return text, word
     if "-" in word:
-        return _spaced(text), _spaced(word)
+        return _with_spaces(text), _with_spaces(word)
     if _NUMBERED.fullmatch(word):
-        return _joined(text), word
+        return _with_joined_numbers(text), word
     return text, word
 
 
 @lru_cache(maxsize=4096)
-def _prepared(word: str) -> tuple[str, bool]:
+def _search_form(word: str) -> tuple[str, bool]:
     """Return a word as it is searched for, and True if white space in the text must be closed."""
     word = word.strip()
     if not _GAP.search(word) and not _FREE.search(word):
         return word, False
-    word = _closed(word).strip()
+    word = _with_closed_gaps(word).strip()
     if not ungrouped(word).isdecimal():
         word = word.replace(" ", "-")
     return word, True
 
 
 @lru_cache(maxsize=64)
-def _closed(text: str) -> str:
+def _with_closed_gaps(text: str) -> str:
     """Return a text with one space between words, and none next to scripts that have none.
 
-    >>> _closed("a **red**\\n kite, 旧 灯塔"), index_of("a **red**\\n kite", "red kite")
+    >>> _with_closed_gaps("a **red**\\n kite, 旧 灯塔"), index_of("a **red**\\n kite", "red kite")
     ('a red kite,旧灯塔', 2)
     """
     return _FREE_GAP.sub("", _GAP.sub(" ", text))
 
 
 @lru_cache(maxsize=64)
-def _spaced(text: str) -> str:
+def _with_spaces(text: str) -> str:
     return text.translate(_JOINTS)
 
 
 @lru_cache(maxsize=64)
-def _joined(text: str) -> str:
+def _with_joined_numbers(text: str) -> str:
     """Return a text in which numbers follow their names: mab22 for mab 22 and mab_{22}."""
     return _APART.sub("", text)
 
 
 def _whole_word(text: str, start: int, end: int) -> bool:
     """Return True if the word or number does not continue on either side."""
-    if _one_word(text[start - 1 : start], text[start]):
+    if _is_one_word(text[start - 1 : start], text[start]):
         return False
-    if _one_word(text[end - 1], text[end : end + 1]):
+    if _is_one_word(text[end - 1], text[end : end + 1]):
         return False
-    return not _fraction(text, start, end)
+    return not _is_part_of_fraction(text, start, end)
 
 
 def _whole_compound(text: str, start: int, end: int) -> bool:
     """Return True if the word does not continue on either side, not with a hyphen either."""
-    if text[start - 1 : start] == "-" and _one_word(text[start - 2 : start - 1], text[start]):
+    if text[start - 1 : start] == "-" and _is_one_word(text[start - 2 : start - 1], text[start]):
         return False
-    if text[end : end + 1] == "-" and _one_word(text[end - 1], text[end + 1 : end + 2]):
+    if text[end : end + 1] == "-" and _is_one_word(text[end - 1], text[end + 1 : end + 2]):
         return False
     return _whole_word(text, start, end)
 
 
-def _fraction(text: str, start: int, end: int) -> bool:
-    """Return True if a number is a part of a decimal fraction: before or after its point."""
-    if text[end - 1].isdecimal() and _GOES_ON.match(text, end):
+def _is_part_of_fraction(text: str, start: int, end: int) -> bool:
+    """Return True if a number is the part of a decimal fraction before or after its point."""
+    if text[end - 1].isdecimal() and _CONTINUES.match(text, end):
         return True
     if not text[start].isdecimal():
         return False
@@ -190,7 +192,7 @@ def _fraction(text: str, start: int, end: int) -> bool:
     return is_after_point and not _ITEM.search(text, reach, start)
 
 
-def _one_word(left: str, right: str) -> bool:
+def _is_one_word(left: str, right: str) -> bool:
     """Return True if two neighbours belong to one word."""
     both = left + right
     if len(both) != 2 or not both.isalnum():
@@ -202,7 +204,7 @@ def _whole_number(text: str, start: int, end: int) -> bool:
     """Return True if no number continues on either side."""
     if text[start].isdecimal() and _BEGAN.search(text[max(0, start - 2) : start]):
         return False
-    return not (text[end - 1].isdecimal() and _GOES_ON.match(text, end))
+    return not (text[end - 1].isdecimal() and _CONTINUES.match(text, end))
 
 
 def shape(word: str) -> str:
@@ -215,8 +217,8 @@ def shape(word: str) -> str:
     (['48213'], '(?<![^\\\\W_])[^\\\\W_]+-[^\\\\W_]+')
     """
     if word.isdecimal():
-        least = _near(len(word))[0] if len(word) > _COUNT else 1
-        return f"{_ALONE[0]}[0-9]{{{least},}}{_ALONE[1]}(?!\\.0*[1-9])"
+        fewest_digits = _digit_range(len(word))[0] if len(word) > _COUNT else 1
+        return f"{_ALONE[0]}[0-9]{{{fewest_digits},}}{_ALONE[1]}(?!\\.0*[1-9])"
     if _HEXADECIMAL.fullmatch(word):
         return hexadecimal(len(word.replace("-", "")), hyphens="-" in word)
     if not word.isascii():
@@ -235,8 +237,8 @@ def number(digits: int) -> str:
     >>> re.findall(number(7), "none of the 300 of 2024-01-05, or 7394821")
     ['7394821']
     """
-    least, most = _near(digits)
-    return f"{_ALONE[0]}[0-9]{{{least},{most}}}{_ALONE[1]}"
+    fewest_digits, most_digits = _digit_range(digits)
+    return f"{_ALONE[0]}[0-9]{{{fewest_digits},{most_digits}}}{_ALONE[1]}"
 
 
 def hexadecimal(digits: int, *, hyphens: bool) -> str:
@@ -251,15 +253,15 @@ def hexadecimal(digits: int, *, hyphens: bool) -> str:
     >>> re.findall(hexadecimal(12, hyphens=True), "a dead-beef of 2024-01-05 is 50aea17b-4dd")
     ['50aea17b-4dd']
     """
-    least, most = _near(digits)
-    # Characters, with hyphens: how far it is worth looking.
-    far = 2 * most
+    fewest_digits, most_digits = _digit_range(digits)
+    # Characters of the longest value, with a hyphen for each digit.
+    reach = 2 * most_digits
     hyphen = "-?" if hyphens else ""
-    group = f"(?=[0-9a-f-]{{0,{far}}}[0-9a-f]{{5}})" if hyphens else ""
+    group = f"(?=[0-9a-f-]{{0,{reach}}}[0-9a-f]{{5}})" if hyphens else ""
     # It is not a part of a longer one.
     before = "(?<![0-9a-f]{4}-)"
-    value = f"[0-9a-f](?:{hyphen}[0-9a-f]){{{least - 1},{most - 1}}}"
-    return f"{_ALONE[0]}{before}(?=[a-f-]{{0,{far}}}[0-9]){group}{value}{_ALONE[1]}"
+    value = f"[0-9a-f](?:{hyphen}[0-9a-f]){{{fewest_digits - 1},{most_digits - 1}}}"
+    return f"{_ALONE[0]}{before}(?=[a-f-]{{0,{reach}}}[0-9]){group}{value}{_ALONE[1]}"
 
 
 def any_of(*lists: Iterable[str], joint: str = "") -> str:
@@ -313,6 +315,10 @@ def _escaped(text: str) -> str:
     return re.escape(plain(text)).replace(r"\-", "[-_ ]")
 
 
-def _near(digits: int) -> tuple[int, int]:
-    """Return a quarter less and more: with a digit left out or doubled it looks like it still."""
+def _digit_range(digits: int) -> tuple[int, int]:
+    """Return the fewest and the most digits of a number that looks like one of so many.
+
+    They are a quarter fewer or more, so that a number with a digit left out or doubled looks like
+    it still.
+    """
     return digits - digits // 4, digits + digits // 4

@@ -34,10 +34,10 @@ _WIDE_CLOSERS = ("”", "’", "」", "』", "）")
 # Bytes that are looked at on either side of a cut.
 _PAD = 6
 # A sentence end may be so many tokens away, or this part of a text.
-_NEAR = 50
+_NEAR_TOKENS = 50
 _NEAR_PART = 20
 # A stretch of more than so many times that, without sentence end, is not a sentence.
-_LONGEST = 8
+_LONGEST_SENTENCE = 8
 _PAUSES = ("，", "。", "；", "：")
 
 
@@ -224,10 +224,10 @@ class Cuts:
         sentence = UNITS[unit](view) & character
         safe = safe_cuts(view) & character
         return cls(
-            character=_last(character),
-            sentence=_last(sentence),
-            safe_before=_last(safe),
-            safe_after=_next(safe),
+            character=_last_true(character),
+            sentence=_last_true(sentence),
+            safe_before=_last_true(safe),
+            safe_after=_next_true(safe),
         )
 
     def insertion_point(self, position: int, size: int) -> int:
@@ -239,15 +239,19 @@ class Cuts:
 
         size: tokens of the text that are used.
         """
-        near = _near(size)
+        near_tokens = _near_tokens(size)
         start = int(self.sentence[position])
-        if position - start <= near:
+        if position - start <= near_tokens:
             return start
+
         end = int(self.sentence_after(position))
         if end - start <= longest_sentence(size):
             return start if 2 * position <= start + min(end, size) else end
-        word = int(self.safe_before[position])
-        return word if position - word <= near else int(self.character[position])
+
+        word_cut = int(self.safe_before[position])
+        if position - word_cut <= near_tokens:
+            return word_cut
+        return int(self.character[position])
 
     def sentence_after(self, positions: ArrayLike) -> NDArray[np.int64]:
         """Return the first sentence end after each position, or the text's end if there is none."""
@@ -294,12 +298,12 @@ class _View:
 
 def longest_sentence(size: int) -> int:
     """Return the tokens of the longest stretch that still is a sentence, in a text of so many."""
-    return _LONGEST * _near(size)
+    return _LONGEST_SENTENCE * _near_tokens(size)
 
 
-def _near(size: int) -> int:
+def _near_tokens(size: int) -> int:
     """Return how many tokens a sentence end may be before a position, in a text of so many."""
-    return max(_NEAR, size // _NEAR_PART)
+    return max(_NEAR_TOKENS, size // _NEAR_PART)
 
 
 def character_cuts(view: _View) -> Mask:
@@ -368,13 +372,13 @@ def safe_cuts(view: _View) -> Mask:
     return safe
 
 
-def _last(mask: Mask) -> Index:
+def _last_true(mask: Mask) -> Index:
     """Return the last True at or before each index. Index 0 counts as True."""
     index = np.where(mask, np.arange(len(mask), dtype=np.int32), np.int32(0))
     return np.maximum.accumulate(index)
 
 
-def _next(mask: Mask) -> Index:
+def _next_true(mask: Mask) -> Index:
     """Return the first True at or after each index. The last index counts as True."""
     end = np.int32(len(mask) - 1)
     index = np.where(mask, np.arange(len(mask), dtype=np.int32), end)

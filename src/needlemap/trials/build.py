@@ -219,7 +219,7 @@ def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
         cell = Cell(length, depth)
         trials.append(Trial.of(keys, cell, repeat=number, item=ready.item, prompt=prompt))
     if not trials:
-        raise _far(sorted(prompt.tokens + settings.reserve for prompt in prompts))
+        raise _distance_error(sorted(prompt.tokens + settings.reserve for prompt in prompts))
     return Experiment.of(
         resolved,
         trials,
@@ -299,9 +299,9 @@ def _early_notes(resolved: Resolved) -> list[str]:
 
 
 def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
-    """Return a note on prompts that the model has no positions for.
+    """Return a note on prompts that are longer than the model's positions; () if none is.
 
-    Raises SettingsError if that is true of all of them.
+    Raise SettingsError if all of them are.
     """
     positions = resolved.traits.positions
     budget = resolved.settings.most_tokens
@@ -330,7 +330,7 @@ def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
 def near_length(tokens: int, lengths: Sequence[int]) -> int | None:
     """Return the asked length nearest to a number of tokens, by ratio.
 
-    Return None if it is more than half an octave from all of them.
+    If the number is more than half an octave from all lengths, return None.
 
     >>> (
     ...     near_length(4000, [4096, 8192]),
@@ -344,7 +344,7 @@ def near_length(tokens: int, lengths: Sequence[int]) -> int | None:
     return min(lengths, key=lambda length: abs(log(tokens / length)))
 
 
-def _far(sizes: Sequence[int]) -> SettingsError:
+def _distance_error(sizes: Sequence[int]) -> SettingsError:
     """Return the error for prompts of which none is near an asked length.
 
     sizes: their tokens, ascending.
@@ -385,10 +385,10 @@ def whole_prompt(
     if traits.render is not None and not feeder:
         role, text = rows[-1]
         head, tail = traits.render([*rows[:-1], (role, text + MARK)])
-        messages.append(Message(TEXT, (*_parted(head, question), tail.span())))
+        messages.append(Message(TEXT, (*_split_at_question(head, question), tail.span())))
     else:
         for role, text in rows:
-            messages.append(Message(role, _parted(index(text.encode()), question)))
+            messages.append(Message(role, _split_at_question(index(text.encode()), question)))
 
     sizes = [sum(map(len, message.spans)) for message in messages]
     longest = sizes.index(max(sizes))
@@ -399,7 +399,7 @@ def whole_prompt(
         question=question,
         answer_prefix=prefix,
     )
-    return feeder.seen(prompt) if feeder else prompt
+    return feeder.with_model_ids(prompt) if feeder else prompt
 
 
 def lent_prompts(resolved: Resolved, prompts: Iterable[Prompt], *, ready: bool) -> Iterator[Prompt]:
@@ -425,16 +425,16 @@ def lent_prompts(resolved: Resolved, prompts: Iterable[Prompt], *, ready: bool) 
         if feed is not None:
             yield feed.fed(prompt)
         elif feeder is not None:
-            yield feeder.seen(prompt)
+            yield feeder.with_model_ids(prompt)
         else:
             yield prompt
 
 
-def _parted(text: TokenText, question: str) -> tuple[Span, ...]:
+def _split_at_question(text: TokenText, question: str) -> tuple[Span, ...]:
     """Return a text as two spans, of which the second starts with the question.
 
-    So a reader of the context, as the baselines are, does not find the question there. A text that
-    does not hold the question is one span.
+    If the text does not hold the question, return one span. The context of a prompt is the first
+    span, so that readers of it, such as the baselines, do not find the question there.
     """
     start = text.data.rfind(question.encode()) if question else -1
     cut = int(np.searchsorted(text.offsets, start, side="right")) - 1

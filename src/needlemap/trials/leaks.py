@@ -13,8 +13,7 @@ from needlemap.errors import HaystackError, SettingsError
 from needlemap.scorers import Scorer
 from needlemap.sync import result_at_once
 from needlemap.tasks import Item, Reference
-from needlemap.text import held as holds_word
-from needlemap.text import plain
+from needlemap.text import contains, plain
 from needlemap.text.tokens import TokenText
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def collisions(held: Held, stop: int, words: Iterable[str]) -> dict[str, int]:
     return first_byte
 
 
-def collided(name: str, word: str, place: int) -> HaystackError:
+def collision_error(name: str, word: str, place: int) -> HaystackError:
     """Return the error for a word that stands in a trial's haystack. place: its byte."""
     return HaystackError(
         f"The haystack '{name}' already holds '{word}' (byte {place}), so an answer could come "
@@ -153,7 +152,7 @@ def refuse_unheard(items: Iterable[Item], words: Sequence[str]) -> None:
         texts = [plain(needle.text) for needle in item.needles]
         texts.append(plain(item.reference.answer))
         for word in words or item.reference.keywords:
-            if any(holds_word(text, plain(word)) for text in texts):
+            if any(contains(text, plain(word)) for text in texts):
                 continue
             advice = _MEND
             parts = [part.strip() for part in word.split(",") if part.strip()]

@@ -18,7 +18,7 @@ from needlemap.scorers import Pass, Scorer
 from needlemap.settings import Settings
 from needlemap.tasks import Background, Draw, Item, Needle, holds_nothing, in_words
 from needlemap.trials import Trial
-from needlemap.trials.leaks import Held, collided, collisions, hidden_words
+from needlemap.trials.leaks import Held, collision_error, collisions, hidden_words
 from needlemap.trials.resolve import Resolved, make_builder
 
 # As setting answer_prefix: the beginning that the task has for its answers.
@@ -94,21 +94,23 @@ class Repeat:
     def _collisions(self, trials: Sequence[Trial]) -> Iterator[tuple[str, ...]]:
         """Yield, for each trial, the words wanted in its answer that its haystack already holds.
 
-        Raises SettingsError for the first of them, unless the settings only warn.
+        Raise SettingsError for the first of them, unless the settings only warn.
         """
         haystack = self.builder.haystack
         scorer_words = scored_words(self.resolved.scorer)
-        wanted = [hidden_words(trial.item, scorer_words) for trial in trials]
-        all_words = (word for words in wanted for word in words)
+        words_by_trial = [hidden_words(trial.item, scorer_words) for trial in trials]
+        all_words = (word for words in words_by_trial for word in words)
         longest = max(trial.prompt.haystack_tokens for trial in trials)
         # All prompts are over the same haystack, so it is searched once, for the longest.
         first_byte = collisions(self.held, longest, all_words)
-        for trial, words in zip(trials, wanted, strict=True):
+
+        for trial, words in zip(trials, words_by_trial, strict=True):
             end = int(haystack.text.offsets[trial.prompt.haystack_tokens])
-            held = tuple(word for word in words if first_byte.get(word, end) < end)
-            if held and self.resolved.settings.collisions != "warn":
-                raise collided(haystack.name, held[0], first_byte[held[0]])
-            yield held
+            colliding_words = tuple(word for word in words if first_byte.get(word, end) < end)
+            if colliding_words and self.resolved.settings.collisions != "warn":
+                word = colliding_words[0]
+                raise collision_error(haystack.name, word, first_byte[word])
+            yield colliding_words
 
     def _trial(self, cell: Cell, position: int | None) -> Trial:
         """Return the trial of a cell.
@@ -132,37 +134,39 @@ class Repeat:
     def _make_trial(self, cell: Cell, item: Item, prompt: Prompt, frame: Frame) -> Trial:
         """Return a prompt as a trial, with the item's other prompts that its scorer reads."""
         beside = {
-            role: self._finished(self._beside(role, frame, item, cell), item)
+            role: self._finished_prompt(self._other_prompt(role, frame, item, cell), item)
             for role in self.resolved.scorer.passes[1:]
         }
-        finished = self._finished(prompt, item)
+        finished = self._finished_prompt(prompt, item)
         return Trial.of(self.resolved.keys, cell, self.number, item, finished, beside)
 
-    def _finished(self, prompt: Prompt, item: Item) -> Prompt:
+    def _finished_prompt(self, prompt: Prompt, item: Item) -> Prompt:
         """Return a prompt with its question, its answer's beginning and its ids."""
         prefix = self._answer_prefix(item) or self.resolved.template.answer_prefix
         prompt = replace(prompt, question=item.question, answer_prefix=prefix)
         return self.feed.fed(prompt) if self.feed else prompt
 
-    def _beside(self, role: Pass, frame: Frame, item: Item, cell: Cell) -> Prompt:
+    def _other_prompt(self, role: Pass, frame: Frame, item: Item, cell: Cell) -> Prompt:
         """Return another prompt of an item, for scorers that read how likely its answer is there.
 
         In the role 'oracle' it has the needles and no haystack, in other roles the haystack without
         them. Raises SettingsError for an item that hides nothing.
         """
-        right, wrong = list[Needle](), list[Needle]()
+        right_needles, wrong_needles = list[Needle](), list[Needle]()
         for needle in item.needles:
-            is_wrong = needle.wrong or _is_decoy(needle.text, item)
-            (wrong if is_wrong else right).append(needle)
-        if not right:
+            if needle.wrong or _is_decoy(needle.text, item):
+                wrong_needles.append(needle)
+            else:
+                right_needles.append(needle)
+        if not right_needles:
             raise SettingsError(
                 f"Scorer '{self.resolved.scorer.name}' leaves the needle out of a prompt, and task "
                 f"'{self.resolved.settings.task}' hides none. Take a task that does, as --task "
                 "single."
             )
         if role == "oracle":
-            return self.builder.alone(frame, right)
-        return self.builder.build(frame, wrong, cell.length_tokens)
+            return self.builder.prompt_without_haystack(frame, right_needles)
+        return self.builder.build(frame, wrong_needles, cell.length_tokens)
 
     def _draw(self, cell: Cell, number: int, holds: Callable[[str], bool]) -> Draw:
         settings = self.resolved.settings
@@ -180,7 +184,8 @@ class Repeat:
     def _in_bin(self, prompt: Prompt) -> bool:
         """Return True if the first needle is in its cell's bin.
 
-        One at a depth of the task's own has no bin.
+        If it is at a depth of the task's own, which has no bin, or if nothing is hidden, return
+        True.
         """
         grid, needles = self.resolved.grid, prompt.needles
         if not needles or needles[0].meant not in grid.depths:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from needlemap.text import held, plain
+from needlemap.text import contains, plain
 
 # From this many characters on, chance does not produce an equal secret.
 LONG_SECRET = 12
@@ -60,7 +60,7 @@ class Owners(Generic[Owner]):
         for word in self.of:
             if len(word) <= _SHORT_WORD or word in own_secrets:
                 continue
-            if held(text, word):
+            if contains(text, word):
                 return word
         return ""
 
