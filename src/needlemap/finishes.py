@@ -77,12 +77,12 @@ _MARKS = re.compile(r"[\W_]+")
 _PREFIX = re.compile(r"^(finish|stop)reason(?=.)")
 
 
-def _plain(word: str) -> str:
+def _bare_word(word: str) -> str:
     """Return a word without its case, marks and prefix."""
     return _PREFIX.sub("", _MARKS.sub("", word[:_SHOWN].casefold()))
 
 
-ENDINGS = {_plain(word): ending for ending, words in _WORDS.items() for word in words.split()}
+ENDINGS = {_bare_word(word): ending for ending, words in _WORDS.items() for word in words.split()}
 
 
 def pattern_of(*endings: Ending) -> str:
@@ -105,7 +105,7 @@ def ending_of(finish: str | None) -> Ending | None:
     """
     if finish is None:
         return None
-    word = _plain(finish)
+    word = _bare_word(finish)
     if word in ENDINGS:
         return ENDINGS[word]
     return next((ending for ending, parts in _PARTS.items() if re.search(parts, word)), None)

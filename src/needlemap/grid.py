@@ -176,13 +176,13 @@ class Axis:
     @classmethod
     def parse(cls, spec: Any) -> Self:
         """Parse the specification of an axis. Raises SettingsError."""
-        written = _plain(spec)
+        written = _json_spec(spec)
         if isinstance(written, str):
-            values, scale = _typed(written, cls.scales, cls.example)
+            values, scale = _values_of_text(written, cls.scales, cls.example)
         elif isinstance(written, dict):
-            values, scale = _spread(written, cls.scales)
+            values, scale = _values_of_range(written, cls.scales)
         else:
-            values = _listed(written if isinstance(written, list) else [written])
+            values = _values_of_list(written if isinstance(written, list) else [written])
             scale = "linear"
         axis = cls(tuple(values), scale, written)
         axis.check()
@@ -352,7 +352,7 @@ def check_size(trials: int) -> None:
         )
 
 
-def _plain(spec: Any) -> Any:
+def _json_spec(spec: Any) -> Any:
     """Return a specification as JSON can hold it: a text, a number, a list or a dict."""
     if isinstance(spec, Mapping):
         return dict(spec)
@@ -361,8 +361,8 @@ def _plain(spec: Any) -> Any:
     return spec
 
 
-def _typed(spec: str, scales: tuple[str, ...], example: str) -> tuple[list[float], str]:
-    """Return the values and the scale of a text."""
+def _values_of_text(spec: str, scales: tuple[str, ...], example: str) -> tuple[list[float], str]:
+    """Return the values and the scale that a text specifies. example: of a range, for an error."""
     span = _RANGE.fullmatch(spec.strip())
     if span:
         low, high = span.groups()
@@ -372,21 +372,21 @@ def _typed(spec: str, scales: tuple[str, ...], example: str) -> tuple[list[float
 
     parts = spec.split(":")
     if len(parts) == 1:
-        return _listed([part for part in spec.split(",") if part.strip()]), "linear"
+        return _values_of_list([part for part in spec.split(",") if part.strip()]), "linear"
     if not 3 <= len(parts) <= 4:
         raise SettingsError(f"'{spec}' is not min:max:count[:scale], for instance {example}.")
-    return _spread(dict(zip(_KEYS, parts, strict=False)), scales)
+    return _values_of_range(dict(zip(_KEYS, parts, strict=False)), scales)
 
 
-def _listed(values: Iterable[Any]) -> list[float]:
+def _values_of_list(values: Iterable[Any]) -> list[float]:
     listed = [tokens(value) for value in values]
     if not listed:
         raise SettingsError("the list is empty. Give at least one, for instance 1000,4000.")
     return listed
 
 
-def _spread(spec: dict[str, Any], scales: tuple[str, ...]) -> tuple[list[float], str]:
-    """Return the values and the scale of a mapping; a sigmoid's before the curve."""
+def _values_of_range(spec: dict[str, Any], scales: tuple[str, ...]) -> tuple[list[float], str]:
+    """Return the values and the scale that a mapping specifies; a sigmoid's before the curve."""
     for key in spec:
         if key not in _KEYS:
             raise SettingsError(f"unknown key '{key}'. {did_you_mean(str(key), _KEYS)}")

@@ -137,7 +137,8 @@ def checked(extension: type, options: Mapping[str, Any], kind: str = "") -> dict
             raise SettingsError(f"Unknown option '{name}' of {kind}. {hint}")
     hints = get_type_hints(init, include_extras=True)
     return {
-        name: _typed(kind, name, value, hints.get(name, Any)) for name, value in options.items()
+        name: _checked_value(kind, name, value, hints.get(name, Any))
+        for name, value in options.items()
     }
 
 
@@ -156,7 +157,7 @@ def _constructor(extension: type) -> Any:
     return inspect.unwrap(extension.__init__)  # type: ignore[misc]
 
 
-def _typed(kind: str, name: str, value: Any, hint: Any) -> Any:
+def _checked_value(kind: str, name: str, value: Any, hint: Any) -> Any:
     """Return a value of an annotated type. Raises SettingsError."""
     # Late: not needed if only prompts are built.
     from pydantic import ConfigDict, TypeAdapter, ValidationError

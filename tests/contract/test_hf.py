@@ -135,7 +135,7 @@ def test_a_base_text_begins_as_transformers_begins_it(copy: Path, add: bool) -> 
     tokenizer.save(str(copy / "tokenizer.json"))
     theirs = AutoTokenizer.from_pretrained(copy)("Where is the code?")["input_ids"]
     ours = (
-        Chat.of(ModelFiles(str(copy)), base=True).whole([("text", "Where is the code?")]).tolist()
+        Chat.of(ModelFiles(str(copy)), base=True).row_ids([("text", "Where is the code?")]).tolist()
     )
     assert (ours[0] == 1) is add
     assert ours == theirs
@@ -328,8 +328,8 @@ def test_a_stop_string_may_be_a_special_token(folder: Path) -> None:
     vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json"))
     stops = Stops(("<|im_start|>",), vocabulary)
     answer = [*vocabulary.encode("It is 42.", add_special_tokens=False).ids, 2, 3, 300]
-    assert stops.reached(answer[:-1])
-    assert not stops.reached(answer[:-2])
+    assert stops.is_reached(answer[:-1])
+    assert not stops.is_reached(answer[:-2])
     assert stops.text(answer) == "It is 42."
 
 

@@ -143,7 +143,7 @@ def rendered(folder: Path, template: str, tmp_path: Path) -> str:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "chat_template.json").write_text(json.dumps({"chat_template": template}))
     chat = Chat.of(ModelFiles(str(tmp_path)))
-    return str(chat.vocabulary.decode(chat.whole(ROWS).tolist(), skip_special_tokens=False))
+    return str(chat.vocabulary.decode(chat.row_ids(ROWS).tolist(), skip_special_tokens=False))
 
 
 def test_a_template_that_wants_parts_gets_them(folders: Folders, tmp_path: Path) -> None:

@@ -16,7 +16,17 @@ from hypothesis import strategies as st
 
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding
-from needlemap.models.baseline import ENDS, K1, B, Baseline, Sentences, best, last, rank, terms
+from needlemap.models.baseline import (
+    ENDS,
+    K1,
+    B,
+    Baseline,
+    Sentences,
+    best_sentence,
+    last_tokens,
+    rank,
+    terms,
+)
 from needlemap.prompts import Message, Prompt
 from needlemap.text.tokens import TokenText
 
@@ -77,8 +87,8 @@ def test_a_window_hides_what_lies_before_it():
 
 def test_the_last_tokens_of_spans_are_exact():
     spans = [byte_tokens("abc").span(), byte_tokens("defgh").span(1, 4)]
-    assert [bytes(span.data) for span in last(spans, 4)] == [b"c", b"efg"]
-    assert [bytes(span.data) for span in last(spans, 99)] == [b"abc", b"efg"]
+    assert [bytes(span.data) for span in last_tokens(spans, 4)] == [b"c", b"efg"]
+    assert [bytes(span.data) for span in last_tokens(spans, 99)] == [b"abc", b"efg"]
 
 
 def test_nothing_found_is_an_empty_answer():
@@ -86,14 +96,14 @@ def test_nothing_found_is_an_empty_answer():
 
 
 def test_the_earliest_sentence_wins_a_tie():
-    assert best("Jack is tall. Jack is wide.", "Who is Jack?") == "Jack is tall."
+    assert best_sentence("Jack is tall. Jack is wide.", "Who is Jack?") == "Jack is tall."
 
 
 def test_short_fragments_beat_a_needle_unless_length_is_ignored():
     filler = "Best of all is the thing that dogs do in order to bark. "
     text = f"{filler * 50}San Francisco. {NEEDLE}"
-    assert best(text, QUESTION) == "San Francisco."
-    assert best(text, QUESTION, b=0.0) == NEEDLE
+    assert best_sentence(text, QUESTION) == "San Francisco."
+    assert best_sentence(text, QUESTION, b=0.0) == NEEDLE
 
 
 def slow_scores(text: str, question: str) -> list[float]:
@@ -138,7 +148,7 @@ def test_sentences_tile_any_text(text):
 
 
 def test_a_letter_that_grows_when_lower_cased_moves_nothing():
-    assert best("İİİİ and İ. Jack is here. Bye.", "Who is Jack?") == "Jack is here."
+    assert best_sentence("İİİİ and İ. Jack is here. Bye.", "Who is Jack?") == "Jack is here."
 
 
 def test_half_a_megabyte_takes_less_than_60_ms_of_a_core(shared: Path):
@@ -146,11 +156,11 @@ def test_half_a_megabyte_takes_less_than_60_ms_of_a_core(shared: Path):
         path.read_text() for path in sorted((shared / "data" / "PaulGrahamEssays").glob("*.txt"))
     )
     text = f"{essays[:250_000]}. {NEEDLE} {essays[250_000:500_000]}"
-    best(text, QUESTION)
+    best_sentence(text, QUESTION)
     times = []
     for _ in range(3):
         start = process_time()
-        assert best(text, QUESTION, b=0.0) == NEEDLE
+        assert best_sentence(text, QUESTION, b=0.0) == NEEDLE
         times.append(process_time() - start)
     assert min(times) < 0.06
 

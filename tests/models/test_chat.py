@@ -164,7 +164,7 @@ def test_a_template_in_the_tokenizers_configuration_counts_too(tmp_path: Path) -
 def test_messages_without_a_haystack_are_rendered_whole(tmp_path: Path) -> None:
     made = chat(make(tmp_path))
     head, tail = made.render([("user", f"Who?{MARK}")])
-    assert made.whole([("user", "Who?")]).tolist() == [*head.ids, *tail.ids]
+    assert made.row_ids([("user", "Who?")]).tolist() == [*head.ids, *tail.ids]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.models import Decoding
-from needlemap.models.openai import Escaper, OpenAIModel, spoken
+from needlemap.models.openai import Escaper, OpenAIModel, server_messages
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import TokenText
 from needlemap.tokenizers import load
@@ -30,7 +30,10 @@ def test_slices_of_an_escaped_text_are_the_escaped_slices(text, start, stop):
 
 
 def messages(prompt, system_role="system"):
-    return [{"role": part.role, "content": part.content} for part in spoken(prompt, system_role)]
+    return [
+        {"role": part.role, "content": part.content}
+        for part in server_messages(prompt, system_role)
+    ]
 
 
 @pytest.mark.parametrize("role", ["system", "user"])

@@ -113,7 +113,7 @@ def streamed(data: str | bytes, size: int = 2**20) -> dict[str, Any]:
     whole = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     for at in range(0, len(whole), size):
         reply.feed(whole[at : at + size], float(at))
-    return reply.whole()
+    return reply.joined_body()
 
 
 def of(*values: Any, done: bool = True) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding
-from needlemap.models.openai import OpenAIModel, read, spoken
+from needlemap.models.openai import OpenAIModel, read, server_messages
 from needlemap.prompts import TEXT, Prompt
 
 KEY = "sk-test-0123456789abcdef"
@@ -29,7 +29,10 @@ PROMPT = Prompt.plain(
 
 
 def messages(prompt, system_role="system"):
-    return [{"role": part.role, "content": part.content} for part in spoken(prompt, system_role)]
+    return [
+        {"role": part.role, "content": part.content}
+        for part in server_messages(prompt, system_role)
+    ]
 
 
 @pytest.fixture(autouse=True)

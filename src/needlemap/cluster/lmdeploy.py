@@ -154,7 +154,7 @@ class LMDeployModel(Model):
             async with asyncio.timeout(decoding.timeout_s):
                 tokens, finish, cached_tokens = await asyncio.wrap_future(future)
         except TimeoutError:
-            raise faults.timed_out(decoding.timeout_s) from None
+            raise faults.timeout_failure(decoding.timeout_s) from None
         answer = Answer(
             stops.text(tokens),
             finish,
@@ -206,7 +206,7 @@ class LMDeployModel(Model):
                 async for last_output in outputs:
                     new_tokens = last_output.token_ids
                     tokens += new_tokens
-                    if not has_stopped and stops.reached(tokens, len(new_tokens)):
+                    if not has_stopped and stops.is_reached(tokens, len(new_tokens)):
                         has_stopped = True
                         await handle.async_cancel(session.session_id)
         except Unmeasured:

@@ -60,7 +60,7 @@ def replay_command(folder: Path, typed: ReplayFlags, added: Sequence[PlaceFlags]
         settings = _askable(run, settings, typed=typed)
     length = _length_of(typed_length, cells)
     trial = _trial(settings, cells, length=length, depth=depth, repeat=repeat)
-    record = _recorded(run.folder, trial)
+    record = _last_record(run.folder, trial)
     verdict = _verdict(trial, record)
 
     for message in trial.prompt.messages:
@@ -146,9 +146,9 @@ def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repe
                     return replace(trial, cell=cell, repeat=place_repeat)
     raise SettingsError(
         f"This run has no cell of length {length}, depth {depth:g} and repeat {repeat}. "
-        f"Lengths: {_listed(row[0] for row in cells)}. Depths: "
-        f"{_listed(percent(row[1]) for row in cells)}. "
-        f"Repeats: {_listed(repeat for row in cells for repeat in row[2])}."
+        f"Lengths: {_join_numbers(row[0] for row in cells)}. Depths: "
+        f"{_join_numbers(percent(row[1]) for row in cells)}. "
+        f"Repeats: {_join_numbers(repeat for row in cells for repeat in row[2])}."
     )
 
 
@@ -172,11 +172,11 @@ def with_cells(settings: Settings, cells: Collection[Any]) -> Settings:
     return settings.model_copy(update=grid)
 
 
-def _listed(values: Iterable[float]) -> str:
+def _join_numbers(values: Iterable[float]) -> str:
     return ", ".join(f"{value:.10g}" for value in sorted(set(values)))
 
 
-def _recorded(run: RunFolder, trial: Trial) -> Record | None:
+def _last_record(run: RunFolder, trial: Trial) -> Record | None:
     """Return the last scored record of a trial's place in the grid, or the last if none is scored.
 
     Records of other keys count too. Return None if the place has no record.

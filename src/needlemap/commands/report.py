@@ -91,7 +91,7 @@ def report_command(
         _show(paths, typed, added=added)
         return
     if out is not None and out.suffix.lower() == MARKDOWN:
-        report = _kept(paths)
+        report = _check_report(paths)
         if report is not None:
             tell(str(markdown.write_markdown(report, out)))
             return
@@ -101,7 +101,7 @@ def report_command(
     if senders or not _is_page(out):
         folders = list(dict.fromkeys(folders_of(paths)))
         loaded_runs = _load_runs(folders, typed)
-    loaded_runs = list(_titled(loaded_runs, added))
+    loaded_runs = list(_with_titles(loaded_runs, added))
     if out is not None:
         _write_file(paths, loaded_runs, out=out, typed=typed)
     for flags in senders:
@@ -144,15 +144,15 @@ def _show(paths: Sequence[Path], typed: ReportFlags, added: Sequence[MoreReportF
     suites, other_runs = suites_in([run for run in runs if isinstance(run, Loaded)])
     for families, suite_runs in suites:
         show_report(suite_report(families, suite_runs, rules))
-    _draw(_titled(other_runs, added), typed)
+    _draw(_with_titles(other_runs, added), typed)
 
 
 def _print_alone(
     paths: Sequence[Path], typed: ReportFlags, added: Sequence[MoreReportFlags]
 ) -> bool:
-    """Print an output that no other goes with, and return True, if it was typed.
+    """Print the output that was typed and that no other goes with. Return False if none was.
 
-    Raises SettingsError for flags that do not go with it.
+    Raise SettingsError if other flags were typed that do not go with it.
     """
     for flags in added:
         if flags.alone:
@@ -173,13 +173,13 @@ def _refuse_senders(added: Sequence[MoreReportFlags], reason: str) -> None:
         raise SettingsError(f"{reason}: leave {' and '.join(typed_flags)} out.")
 
 
-def _titled(runs: Sequence[Loaded], added: Sequence[MoreReportFlags]) -> Sequence[Loaded]:
+def _with_titles(runs: Sequence[Loaded], added: Sequence[MoreReportFlags]) -> Sequence[Loaded]:
     for flags in added:
         runs = flags.titled(runs)
     return runs
 
 
-def _kept(runs: Sequence[Path]) -> Report | None:
+def _check_report(runs: Sequence[Path]) -> Report | None:
     """Return the report of a check or an ab, or None for any other runs."""
     families = families_of(runs[0])
     if len(runs) != 1 or families.is_plain:
@@ -252,7 +252,7 @@ def _print_json(paths: Sequence[Path], typed: ReportFlags) -> None:
 
 def _run_fields(path: Path, rules: tuple[str, ...] | None) -> dict[str, Any]:
     """Return the result of a run, and under `report` the result of a check or an ab."""
-    report = _kept([path])
+    report = _check_report([path])
     fields = fields_of(path, rules)
     if report is None:
         return fields

@@ -107,7 +107,7 @@ def _score_file(file: Path, scorer: str, options: dict[str, Any], out: Path | No
     results = list[dict[str, Any]]()
     with suppress(TimeUp), cut_off(_SCORING):
         asyncio.run(_score_all(file_scorer, rows, results=results))
-    results += [_late(file_scorer, row) for row in rows[len(results) :]]
+    results += [_row_out_of_time(file_scorer, row) for row in rows[len(results) :]]
 
     lines = whole_characters("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in results))
     if out is None:
@@ -151,7 +151,9 @@ async def _score_all(
         await scorer.close()
 
 
-def _unscored(scorer: Scorer, row: dict[str, Any], failure: Failure, error: str) -> dict[str, Any]:
+def _unscored_row(
+    scorer: Scorer, row: dict[str, Any], failure: Failure, error: str
+) -> dict[str, Any]:
     """Return a line with the reason why it has no score."""
     return {
         **row,
@@ -163,9 +165,11 @@ def _unscored(scorer: Scorer, row: dict[str, Any], failure: Failure, error: str)
     }
 
 
-def _late(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
-    """Return a line that was not scored when the time was up."""
-    return _unscored(scorer, row, failure=Failure.SKIPPED, error="Not scored when the time was up.")
+def _row_out_of_time(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
+    """Return a line with the reason that it was not scored when the time was up."""
+    return _unscored_row(
+        scorer, row, failure=Failure.SKIPPED, error="Not scored when the time was up."
+    )
 
 
 async def _score_row(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
@@ -174,7 +178,7 @@ async def _score_row(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
     Thinking is not part of the answer.
     """
     if waits_s() == 0:
-        return _late(scorer, row)
+        return _row_out_of_time(scorer, row)
 
     texts = {name: str(row.get(name) or "") for name in _TEXTS}
     lists = {name: tuple(map(str, row.get(name) or ())) for name in _LISTS}
@@ -186,14 +190,14 @@ async def _score_row(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
         async with asyncio.timeout(waits_s()):
             score = await Scoring(scorer, answer, reference=reference).score(_RETRIES)
     except TimeoutError:
-        return _late(scorer, row)
+        return _row_out_of_time(scorer, row)
     except Unmeasured as failure:
-        return _unscored(scorer, row, failure=failure.failure, error=str(failure))
+        return _unscored_row(scorer, row, failure=failure.failure, error=str(failure))
     except NeedlemapError:
         raise
     except Exception as error:
         # A scorer of another package can raise anything.
-        return _unscored(scorer, row, failure=Failure.SCORER, error=raised_by(error))
+        return _unscored_row(scorer, row, failure=Failure.SCORER, error=raised_by(error))
     return {
         **row,
         "score": score.share * 100,

@@ -303,11 +303,11 @@ class _JsonClient:
         self.check(reply, server)
         text, streamed = reply.text, reply.streamed
         try:
-            body = self._secrets.hide_in(streamed.whole() if streamed else read_json(text))
+            body = self._secrets.hide_in(streamed.joined_body() if streamed else read_json(text))
         except OutOfBounds as error:
             raise faults.unreadable("The reply cannot be read", str(error)) from None
         except ValueError:
-            page = faults.page_instead(self._secrets.hide(text), server)
+            page = faults.page_failure(self._secrets.hide(text), server)
             if page is not None:
                 raise page from None
             message = self._secrets.hide(message_of(text))
@@ -598,19 +598,19 @@ def _limits(server: str, timeout_s: float, by: str = " (setting: timeout_s)") ->
     try:
         yield httpx.Timeout(timeout_s, connect=connect_s)
     except (httpx.ConnectTimeout, httpx.PoolTimeout):
-        raise faults.unanswered(server, connect_s) from None
+        raise faults.no_answer_failure(server, connect_s) from None
     except (TimeoutError, httpx.TimeoutException):
-        raise faults.timed_out(timeout_s, by) from None
+        raise faults.timeout_failure(timeout_s, by) from None
     except (
         httpx.ConnectError,
         httpx.ProxyError,
         httpx.UnsupportedProtocol,
         httpx.InvalidURL,
     ) as error:
-        raise faults.lost(error, server, sent=False) from None
+        raise faults.connection_failure(error, server, sent=False) from None
     except httpx.DecodingError as error:
         raise faults.unreadable(
             "The reply cannot be unpacked", str(error), transient=True
         ) from None
     except (httpx.HTTPError, OSError) as error:
-        raise faults.lost(error, server) from None
+        raise faults.connection_failure(error, server) from None

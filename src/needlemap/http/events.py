@@ -200,10 +200,10 @@ class StreamedReply:
         """Add what was read at a moment. Raises Unmeasured for what cannot be read."""
         self._add(self._reader.feed(piece), at)
 
-    def whole(self) -> dict[str, Any]:
-        """Return the reply as it comes when nothing is streamed, or the error in its place.
+    def joined_body(self) -> dict[str, Any]:
+        """Return the reply as it comes if nothing is streamed, or the error in its place.
 
-        Raises Unmeasured for a stream that was cut before the answer ended.
+        Raise Unmeasured if the stream was cut before the answer ended.
         """
         self._add(self._reader.close(), None)
         if self._error is not None:

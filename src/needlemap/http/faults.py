@@ -59,11 +59,11 @@ def from_status(
 ) -> Unmeasured:
     """Return what a refused request means. body: the response's text, JSON or not."""
     words = _redirect_target(headers) if 300 <= status < 400 else message_of(body)
-    return _refused(status, words, spelt(body), headers, f"{server} answered {status}")
+    return _refusal(status, words, spelt(body), headers, f"{server} answered {status}")
 
 
 def from_reply(reply: Mapping[str, Any], server: str) -> Unmeasured | None:
-    """Return what a reply of status 200 means that holds an error; None for any other.
+    """Return the failure that a reply of status 200 reports, or None if it reports no error.
 
     Gateways report an error of the server behind them in this way, and some providers their own.
     """
@@ -77,13 +77,17 @@ def from_reply(reply: Mapping[str, Any], server: str) -> Unmeasured | None:
         failure.filtered = bool(FILTERED.search(body[:READ]))
         return failure
     sentence = f"{server} answered {status or '200, with an error'}"
-    return _refused(status or 200, words, body[:READ], {}, sentence)
+    return _refusal(status or 200, words, body[:READ], {}, sentence)
 
 
-def _refused(
+def _refusal(
     status: int, words: str, body: str, headers: Mapping[str, str], sentence: str
 ) -> Unmeasured:
-    """Return a refusal by its status, its message, and as much of its body as is read."""
+    """Return the failure of a refused request.
+
+    words: the refusal's message. body: as much of the reply's body as is read. sentence: what the
+    failure's text starts with.
+    """
     failure = kind_of(status, body, words)
     is_limited = failure is Failure.RATE_LIMITED
     is_used_up = is_limited and bool(USED_UP.search(body))
@@ -96,26 +100,26 @@ def _refused(
     text = f"{sentence}: {words or 'nothing'}"
     if is_proxys_limit:
         text = f"{text} {_OF_A_PROXY}"
-    refused = Unmeasured(
+    refusal = Unmeasured(
         failure,
         scrub(text),
         transient=transient,
         retry_after_s=asked_wait_s(headers, body) if is_limited else retry_after_s(headers),
     )
-    refused.status = status
-    refused.outage = failure is Failure.SERVER and status in _OUTAGE
-    refused.spent = Spent() if status in _COMPUTED else None
-    refused.filtered = failure in _FILTERABLE and bool(FILTERED.search(body))
-    refused.hopeless = is_used_up
-    refused.limit_tokens = limit_a_minute(body) if is_limited else None
-    refused.misplaced = status == 404
-    return refused
+    refusal.status = status
+    refusal.outage = failure is Failure.SERVER and status in _OUTAGE
+    refusal.spent = Spent() if status in _COMPUTED else None
+    refusal.filtered = failure in _FILTERABLE and bool(FILTERED.search(body))
+    refusal.hopeless = is_used_up
+    refusal.limit_tokens = limit_a_minute(body) if is_limited else None
+    refusal.misplaced = status == 404
+    return refusal
 
 
-def page_instead(text: str, server: str) -> Unmeasured | None:
-    """Return what it means that a page came in place of JSON: no API is at that address.
+def page_failure(text: str, server: str) -> Unmeasured | None:
+    """Return the failure of a request that was answered with a page, or None for other text.
 
-    Returns None for other text.
+    No API is at such an address.
     """
     page = page_title(text[:READ])
     if not page:
@@ -144,32 +148,32 @@ def unreadable(problem: str, body: str, *, transient: bool = False) -> Unmeasure
     transient: whether it was cut short rather than wrong.
     """
     text = scrub(f"{problem}: {body or 'nothing'}")
-    return _sent(Unmeasured(Failure.UNREADABLE, text, transient=transient))
+    return _as_sent(Unmeasured(Failure.UNREADABLE, text, transient=transient))
 
 
-def timed_out(timeout_s: float, by: str = " (setting: timeout_s)") -> Unmeasured:
+def timeout_failure(timeout_s: float, by: str = " (setting: timeout_s)") -> Unmeasured:
     """Return the failure of an attempt without an answer in the time allowed for it."""
     words = f"No answer within {round(timeout_s, 1):g} s{by}."
-    return _sent(Unmeasured(Failure.TIMED_OUT, words, transient=True))
+    return _as_sent(Unmeasured(Failure.TIMED_OUT, words, transient=True))
 
 
-def _sent(failure: Unmeasured) -> Unmeasured:
-    """Return a failure of a request that was sent, and may be billed."""
+def _as_sent(failure: Unmeasured) -> Unmeasured:
+    """Return a failure, marked as that of a request that was sent and may be billed."""
     failure.spent = Spent()
     return failure
 
 
-def unanswered(server: str, waited_s: float) -> Unmeasured:
-    """Return the failure of a connection that nobody took."""
+def no_answer_failure(server: str, waited_s: float) -> Unmeasured:
+    """Return the failure of a connection that no server accepted."""
     text = scrub(f"No connection to {server}: it did not answer for {waited_s:g} s")
     failure = Unmeasured(Failure.CONNECTION, text, transient=True)
     failure.outage = failure.unreached = True
     return failure
 
 
-def lost(error: BaseException, server: str, *, sent: bool = True) -> Unmeasured:
-    """Return the failure of a connection that broke, or (sent False) could not be made."""
-    # Late, for those who only ask for help.
+def connection_failure(error: BaseException, server: str, *, sent: bool = True) -> Unmeasured:
+    """Return the failure of a connection that broke, or that could not be made if not `sent`."""
+    # Imported late, because `--help` does not need it.
     import ssl
 
     causes = list(_causes(error))
@@ -181,7 +185,7 @@ def lost(error: BaseException, server: str, *, sent: bool = True) -> Unmeasured:
         isinstance(cause, gaierror | ssl.SSLError) for cause in causes
     )
     failure.unreached = not sent
-    return _sent(failure) if sent else failure
+    return _as_sent(failure) if sent else failure
 
 
 def unreached_words(failure: Unmeasured) -> str:

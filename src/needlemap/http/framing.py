@@ -69,7 +69,7 @@ class Framing:
         # The reply that is being received.
         self._reply: h11.Connection | None = None
 
-    def sent(self, data: bytes) -> None:
+    def take_sent(self, data: bytes) -> None:
         """Take bytes that go out. The first ones behind a reply's end start a request."""
         method = data[:16].partition(b" ")[0]
         if self._reply is not None or not data or method == b"CONNECT":
@@ -80,7 +80,7 @@ class Framing:
         self._reply.send(h11.Request(method=method, target="/", headers=[("host", "x")]))
         self._reply.send(h11.EndOfMessage())
 
-    def received(self, data: bytes) -> bool:
+    def take_received(self, data: bytes) -> bool:
         """Take bytes that came. Return True if a reply ended that leaves the connection open."""
         reply = self._reply
         if reply is None:
@@ -93,7 +93,7 @@ class Framing:
                     self._look_at(event)
                 elif isinstance(event, h11.EndOfMessage):
                     self._reply = None
-                    self.found(reply.trailing_data[0])
+                    self.take_trailing(reply.trailing_data[0])
                     return bool(data) and reply.their_state is h11.DONE
                 elif event in _PAUSES or isinstance(event, h11.ConnectionClosed):
                     return False
@@ -103,12 +103,10 @@ class Framing:
             self.reusable = False
             return False
 
-    def found(self, behind: bytes) -> None:
-        """Take bytes that stand behind a reply's end.
-
-        Empty lines there are no reply, and harm none: only the connection is given up.
-        """
+    def take_trailing(self, behind: bytes) -> None:
+        """Take bytes that stand behind a reply's end. If there are any, give the connection up."""
         self.reusable &= not behind
+        # Empty lines are not a reply, so they cast no doubt on this one.
         if behind.strip(b"\r\n"):
             self._distrust("bytes stand behind its end")
 
@@ -123,7 +121,7 @@ class Framing:
         self.reusable = False
         self._manners.trusted = False
 
-    def heard(self, data: bytes | None, since_s: float) -> None:
+    def take_heard(self, data: bytes | None, since_s: float) -> None:
         """Take what came while the connection was listened to behind a reply.
 
         data: None for silence, b'' for the connection's end.
@@ -132,7 +130,7 @@ class Framing:
         if data is None:
             self._manners.proved = True
         elif data:
-            self.found(data)
+            self.take_trailing(data)
         else:
             self.reusable = False
 
@@ -163,21 +161,21 @@ class WatchedStream(AsyncNetworkStream):
         """
         data = await self._stream.read(max_bytes, timeout)
         framing = self.framing
-        if framing.received(data) and framing.listen_s:
+        if framing.take_received(data) and framing.listen_s:
             since_s = perf_counter()
             try:
                 behind = await self._stream.read(_READ_BYTES, framing.listen_s)
             except httpcore.ReadTimeout:
-                framing.heard(None, since_s)
+                framing.take_heard(None, since_s)
             except httpcore.ReadError:
-                framing.heard(b"", since_s)
+                framing.take_heard(b"", since_s)
             else:
-                framing.heard(behind, since_s)
+                framing.take_heard(behind, since_s)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send bytes."""
-        self.framing.sent(buffer)
+        self.framing.take_sent(buffer)
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:
@@ -213,12 +211,12 @@ class SyncWatchedStream(NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return bytes as they come in."""
         data = self._stream.read(max_bytes, timeout)
-        self.framing.received(data)
+        self.framing.take_received(data)
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send bytes."""
-        self.framing.sent(buffer)
+        self.framing.take_sent(buffer)
         self._stream.write(buffer, timeout)
 
     def close(self) -> None:

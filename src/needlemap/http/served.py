@@ -87,19 +87,19 @@ def list_models(
     has_said = False
     while True:
         try:
-            return _listed(base_url.rstrip("/"), sent)
+            return _request_list(base_url.rstrip("/"), sent)
         except Unmeasured as failure:
             is_starting = failure.unreached or failure.status == _LOADING
             left_s = deadline_s - monotonic()
             if not is_starting or left_s <= 0:
-                raise _not_listed(failure) from None
+                raise _listing_error(failure) from None
             if not has_said:
                 say(f"{str(failure).rstrip('.')}; waiting for it")
                 has_said = True
             pause(min(_LOOK_S, left_s), f"before {base_url} answered")
 
 
-def _not_listed(failure: Unmeasured) -> NeedlemapError:
+def _listing_error(failure: Unmeasured) -> NeedlemapError:
     """Return the error for a server whose models are not known, with what to do."""
     if failure.status == _LOADING:
         return NeedlemapError(f"{str(failure).rstrip('.')}. To wait for it, add --wait 5m")
@@ -109,7 +109,7 @@ def _not_listed(failure: Unmeasured) -> NeedlemapError:
     return NeedlemapError(words)
 
 
-def _listed(base_url: str, sent: Sent) -> ServedModels:
+def _request_list(base_url: str, sent: Sent) -> ServedModels:
     """Request the list once. Raise Unmeasured if no server answers, and for 401, 403 and 503."""
     address, _, body = models_at(base_url, sent)
     rows = {name: row for row in rows_of(body) if (name := _name(row))}
@@ -158,12 +158,12 @@ def get(
 def context_of(
     base_url: str, model: str, sent: Sent, listed: ServedModels | None = None
 ) -> int | None:
-    """Return the tokens of prompt and answer that a server reports for a model; None if none.
+    """Return the tokens of prompt and answer that a server reports for a model, or None.
 
     vLLM, SGLang and most providers report them in the list of models, llama.cpp for itself.
     """
     try:
-        listed = listed or _listed(base_url.rstrip("/"), sent)
+        listed = listed or _request_list(base_url.rstrip("/"), sent)
         context = listed.contexts.get(model)
         if context:
             return context
@@ -233,14 +233,14 @@ def cache_tokens(base_url: str, sent: Sent) -> int | None:
         _, info = get(root, "/get_server_info", sent)
         return (
             _size(info.get("max_total_num_tokens"))
-            or _counted_blocks(root, sent)
-            or _counted_slots(root, sent)
+            or _block_tokens(root, sent)
+            or _slot_tokens(root, sent)
         )
     except Unmeasured:
         return None
 
 
-def _counted_slots(root: str, sent: Sent) -> int | None:
+def _slot_tokens(root: str, sent: Sent) -> int | None:
     """Return llama.cpp's tokens: each slot has a context of its own."""
     _, props = get(root, "/props", sent)
     context, slots = own_context(props), _size(props.get("total_slots"))
@@ -249,7 +249,7 @@ def _counted_slots(root: str, sent: Sent) -> int | None:
     return context * slots
 
 
-def _counted_blocks(root: str, sent: Sent) -> int | None:
+def _block_tokens(root: str, sent: Sent) -> int | None:
     """Return vLLM's tokens, from its metrics."""
     client = SyncJsonClient(root, sent.headers(), sent.key_env)
     try:

@@ -117,7 +117,7 @@ def _cell_in(metadata: Mapping[str, Any], place: str) -> tuple[int, float] | Non
     if not {"context_length", "depth_percent"} <= metadata.keys():
         return None
     fields = Fields(metadata, place)
-    return fields.whole("context_length", 1), fields.depth("depth_percent")
+    return fields.whole_number("context_length", 1), fields.depth("depth_percent")
 
 
 def _cell_of(metric: object) -> tuple[int, float] | None:
@@ -168,7 +168,7 @@ def _metric_rows(metric: Any, place: str, report: Mapping[str, Any]) -> Iterator
     length, depth = cell
     for subset in _subsets(fields):
         subset_fields = Fields(subset, place)
-        count = subset_fields.whole("num", 0) if "num" in subset else 0
+        count = subset_fields.whole_number("num", 0) if "num" in subset else 0
         yield ResultRow(
             place,
             length,

@@ -308,7 +308,7 @@ def _harness_samples(fields: Mapping[str, Any], place: str) -> Iterator[ResultRo
         asked=hash_of(identity),
         question=shown(own_fields.get("question") or document),
         reference=shown(target),
-        answer=_first(fields.get("filtered_resps")),
+        answer=_first_text(fields.get("filtered_resps")),
         scores={f"{name}{suffix}": score for name, score in scores.items()},
     )
     if scores and all(map(_LENGTH.fullmatch, scores)):
@@ -538,8 +538,8 @@ def hash_of(value: Any) -> str:
     return sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _first(value: Any) -> str | None:
-    """Return the first answer in lists of lists."""
+def _first_text(value: Any) -> str | None:
+    """Return the first text in lists of lists, or None if there is no text."""
     while isinstance(value, list) and value:
         value = value[0]
     return text_of(value) if isinstance(value, str) else None

@@ -82,7 +82,7 @@ def _second_row(fields: Fields, version: int) -> ResultRow:
     native = score.maybe("value") if score else None
     return ResultRow(
         fields.place,
-        fields.whole("context_length", 1),
+        fields.whole_number("context_length", 1),
         depth_percent=fields.depth("target_depth_percent"),
         native=native,
         model=fields.text("model_id") or fields.text("model_request_name"),
@@ -207,11 +207,13 @@ def _first_row(fields: Fields, version: int) -> ResultRow:
     length_name = next((name for name in LENGTHS if name in values), LENGTHS[0])
     return ResultRow(
         fields.place,
-        fields.whole(length_name, 1),
+        fields.whole_number(length_name, 1),
         depth_percent=fields.depth("depth_percent"),
         native=native,
         model=fields.text("model"),
-        version=version if values.get("version") in (None, "") else fields.whole("version", 1),
+        version=version
+        if values.get("version") in (None, "")
+        else fields.whole_number("version", 1),
         needle=fields.text("needle").strip(),
         answer=fields.text("model_response") if values.get("model_response") is not None else None,
         error="" if native is not None else "no score in the file",

@@ -114,8 +114,8 @@ class Fields:
         """Return a number, or None if the field is missing or empty. Raises NeedlemapError."""
         return None if self.values.get(name) in (None, "") else self.number(name)
 
-    def whole(self, name: str, least: int) -> int:
-        """Return a whole number of at least `least`. Raises NeedlemapError for anything else."""
+    def whole_number(self, name: str, least: int) -> int:
+        """Return a field's whole number. Raise NeedlemapError if it is none of at least `least`."""
         number = self.number(name)
         if not least <= number <= MOST_TOKENS or number != int(number):
             raise NeedlemapError(
@@ -125,7 +125,7 @@ class Fields:
 
     def maybe_whole(self, name: str) -> int | None:
         """Return a whole number from 0, or None if missing or empty. Raises NeedlemapError."""
-        return None if self.values.get(name) in (None, "") else self.whole(name, 0)
+        return None if self.values.get(name) in (None, "") else self.whole_number(name, 0)
 
     def depth(self, name: str) -> float:
         """Return a percentage. Raises NeedlemapError for anything else."""

@@ -115,7 +115,7 @@ def _prediction(
         depth_percent=0.0,
         native=None,
         scale=UNIT,
-        repeat=Fields(line, place).whole("index", least=0),
+        repeat=Fields(line, place).whole_number("index", least=0),
         asked=hash_of([test, length, line.get("index"), right_texts]),
         reference=shown(", ".join(right_texts)),
         answer=text_of(answer),

@@ -90,14 +90,14 @@ class Baseline(Model):
     def _choose(self, prompt: Prompt) -> str:
         spans = prompt.context_spans
         if self.window is not None:
-            spans = last(spans, self.window)
+            spans = last_tokens(spans, self.window)
         text = b"".join([span.data for span in spans]).decode("utf-8", errors="replace")
         if self.name == "bm25":
-            return best(text, prompt.question, self.b)
+            return best_sentence(text, prompt.question, self.b)
         return Sentences.of(text).pick(int(prompt.sha256, 16))
 
 
-def last(spans: Sequence[Span], tokens: int) -> list[Span]:
+def last_tokens(spans: Sequence[Span], tokens: int) -> list[Span]:
     """Return the last `tokens` tokens of some spans."""
     last_spans: list[Span] = []
     for span in reversed(spans):
@@ -159,11 +159,8 @@ def _kinds() -> NDArray[np.uint8]:
     return kinds
 
 
-def best(text: str, question: str, b: float = B) -> str:
-    """Return the sentence of a text that best matches a question.
-
-    Returns '' if none of the question's terms occurs.
-    """
+def best_sentence(text: str, question: str, b: float = B) -> str:
+    """Return the sentence of a text that best matches a question, or '' if none has its terms."""
     lowered = Sentences.of(text.lower())
     scores = rank(lowered, terms(question), b)
     if not scores.any():
@@ -229,14 +226,14 @@ def _places(sentences: Sentences, term: str) -> NDArray[np.int64]:
     codes, kinds, size = sentences.codes, sentences.kinds, len(term)
     if not re.match(f"[{UNSPACED}]", term):
         starts = [match.start() for match in re.finditer(re.escape(term), sentences.text)]
-        return _alone(np.array(starts, np.int64), kinds, size, _WORD)
+        return _separate_places(np.array(starts, np.int64), kinds, size, _WORD)
     candidates = codes[: len(codes) - size + 1] == ord(term[0])
     if size == 2:
         return np.flatnonzero(candidates & (codes[1:] == ord(term[1])))
-    return _alone(np.flatnonzero(candidates), kinds, size, _UNSPACED)
+    return _separate_places(np.flatnonzero(candidates), kinds, size, _UNSPACED)
 
 
-def _alone(
+def _separate_places(
     places: NDArray[np.int64], kinds: NDArray[np.uint8], size: int, kind: int
 ) -> NDArray[np.int64]:
     """Return the places with no character of their kind before or after."""
@@ -280,7 +277,7 @@ class PythonModel(Model):
             raise
         except Exception as error:
             if isinstance(error, TimeoutError) and clock.expired():
-                raise faults.timed_out(decoding.timeout_s) from None
+                raise faults.timeout_failure(decoding.timeout_s) from None
             failure = Failure.MEMORY if isinstance(error, MemoryError) else Failure.MODEL
             raise Unmeasured(failure, f"{self.name}: {raised_by(error)}") from error
         return self._answer(value, perf_counter() - start)

@@ -115,21 +115,21 @@ class Chat:
         Raises SettingsError for a template that does not keep a message's text.
         """
         spellings: list[str] = []
-        guarded = [(role, self._guarded(words, spellings)) for role, words in rows]
+        guarded = [(role, self._with_numbered_specials(words, spellings)) for role, words in rows]
         text = self._text(guarded)
         head, *tails = text.split(MARK)
         longest = max((words for _, words in guarded), key=len)
         if not any(MARK in words for _, words in rows) and longest.strip() in text:
             tails = [""]
         if len(tails) != 1 or any(int(number) >= len(spellings) for number in _SPELT.findall(text)):
-            raise self._unkept()
+            raise self._lost_text_error()
 
         before = self._tokens(head, spellings)
         if self.template is None:
             before = join([self.opening, before])
-        return before, self._behind(tails[0], spellings)
+        return before, self._following_tokens(tails[0], spellings)
 
-    def whole(self, rows: Sequence[Row]) -> NDArray[np.int32]:
+    def row_ids(self, rows: Sequence[Row]) -> NDArray[np.int32]:
         """Return the ids of messages without a haystack, e.g. a judge's."""
         head, tail = self.render([*rows[:-1], (rows[-1][0], rows[-1][1] + MARK)])
         return np.concatenate([head.ids, tail.ids])
@@ -139,12 +139,12 @@ class Chat:
         ids = prompt.ids
         if len(ids) and int(ids.min()) >= 0:
             return ids
-        return self.whole([(message.role, message.content) for message in prompt.messages])
+        return self.row_ids([(message.role, message.content) for message in prompt.messages])
 
     def answer_ids(self, prompt: Prompt, answer: str) -> NDArray[np.int32]:
         """Return an answer's ids as they follow the prompt.
 
-        There is a blank if two words would touch.
+        If two words would touch, a blank is put between them.
         """
         last = b"".join(span.data for span in prompt.spans[-1:])[-4:].decode("utf-8", "ignore")
         spelling = self.vocabulary.id_to_token(int(self.ids(prompt)[-1])) or ""
@@ -156,29 +156,29 @@ class Chat:
             return ("" if rows[0][0] == TEXT else "\n\n").join(words for _, words in rows)
         turns = [("user" if role == TEXT else role, words) for role, words in rows]
         try:
-            text = self._rendered(turns)
+            text = self._render_turns(turns)
             if turns[0][0] != "system" or turns[0][1].strip() in text:
                 return text
         except SettingsError as error:
             if turns[0][0] != "system" or isinstance(error, Unbounded):
                 raise
         # The template has no system role: it refused it, or left it out without a word.
-        return self._rendered(merged(turns))
+        return self._render_turns(merged(turns))
 
-    def _rendered(self, rows: Sequence[Row]) -> str:
+    def _render_turns(self, rows: Sequence[Row]) -> str:
         """Return the template's text, the answer left open.
 
-        The last row starts the answer if it is the assistant's.
+        If the last row is the assistant's, it starts the answer.
         """
         is_started = rows[-1][0] == "assistant"
         if is_started:
             rows = [*rows[:-1], (rows[-1][0], rows[-1][1] + _END)]
-        text = self._kept(rows)
+        text = self._render_all_messages(rows)
         if is_started and _END.strip() not in text:
-            raise self._unkept()
+            raise self._lost_text_error()
         return cut_open(text) if is_started else text
 
-    def _filled(self, rows: Sequence[Row], *, parts: bool) -> str:
+    def _fill_template(self, rows: Sequence[Row], *, parts: bool) -> str:
         """Return the template's text.
 
         parts: whether each message's content is a list of one text, as templates of models that
@@ -195,23 +195,23 @@ class Chat:
             {**self.variables, "messages": messages, "add_generation_prompt": not is_started},
         )
 
-    def _kept(self, rows: Sequence[Row]) -> str:
-        """Return the template's text, by parts if only that keeps all messages.
+    def _render_all_messages(self, rows: Sequence[Row]) -> str:
+        """Return the template's text. If only contents in parts keep all messages, use these.
 
-        Raises SettingsError with what the template reports.
+        Raise SettingsError with what the template reports, if it refuses the messages.
         """
         try:
-            text = self._filled(rows, parts=False)
+            text = self._fill_template(rows, parts=False)
         except Unbounded:
             raise
         except SettingsError:
             with suppress(SettingsError):
-                return self._filled(rows, parts=True)
+                return self._fill_template(rows, parts=True)
             raise
         if all(words.strip() in text for _, words in rows):
             return text
         with suppress(SettingsError):
-            text_by_parts = self._filled(rows, parts=True)
+            text_by_parts = self._fill_template(rows, parts=True)
             if (
                 all(words.strip() in text_by_parts for _, words in rows)
                 and _LISTED not in text_by_parts
@@ -219,13 +219,13 @@ class Chat:
                 return text_by_parts
         return text
 
-    def _unkept(self) -> SettingsError:
+    def _lost_text_error(self) -> SettingsError:
         return SettingsError(
             f"The chat template of '{self.files.name}' does not keep a message's text as it is, so "
             f"no haystack can be put in. Use --model-options base=true to ask without it."
         )
 
-    def _guarded(self, text: str, spellings: list[str]) -> str:
+    def _with_numbered_specials(self, text: str, spellings: list[str]) -> str:
         """Return a message's text with each special token replaced by its number in `spellings`."""
         for spelling in self.spellings:
             if spelling.strip() and spelling in text:
@@ -260,11 +260,11 @@ class Chat:
         return join([*texts, self._stretch(stretch, texts)])
 
     def _stretch(self, data: bytes, before: Sequence[TokenText]) -> TokenText:
-        """Return plain text; no blank is put before it if something stands there."""
-        behind = self.plain.index_inside(data) if before else None
-        return self.plain.index(data) if behind is None else behind
+        """Return the tokens of plain text. If texts stand before it, no blank is put before it."""
+        inner_text = self.plain.index_inside(data) if before else None
+        return self.plain.index(data) if inner_text is None else inner_text
 
-    def _behind(self, text: str, spellings: Sequence[str]) -> TokenText:
+    def _following_tokens(self, text: str, spellings: Sequence[str]) -> TokenText:
         """Return the tokens of a text that follows another: no blank is put before it."""
         if not self.plain.additive:
             whole = self._tokens("." + text, spellings)

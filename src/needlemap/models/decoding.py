@@ -32,7 +32,7 @@ class Stops:
     strings: tuple[str, ...]
     vocabulary: Vocabulary
 
-    def reached(self, answer: Sequence[int], new: int = 1) -> bool:
+    def is_reached(self, answer: Sequence[int], new: int = 1) -> bool:
         """Return True if one of the last `new` tokens completes a stop string."""
         if not self.strings:
             return False
@@ -59,27 +59,27 @@ class Stops:
             before = self.vocabulary.decode(list(answer[:size]), skip_special_tokens=False)
             if len(before) <= end and spelt_text.startswith(before):
                 break
-        kept = self.vocabulary.decode(list(answer[:size]), skip_special_tokens=True)
-        return str(kept + spelt_text[len(before) : end])
+        kept_text = self.vocabulary.decode(list(answer[:size]), skip_special_tokens=True)
+        return str(kept_text + spelt_text[len(before) : end])
 
 
-def spelt(vocabulary: Vocabulary, token: int) -> str:
+def token_text(vocabulary: Vocabulary, token: int) -> str:
     """Return a token's text as it stands inside an answer, with its blank.
 
     Special tokens are as they are spelt.
     """
-    # The first token of a text may lose its blank.
-    once = vocabulary.decode([token], skip_special_tokens=False)
-    twice = vocabulary.decode([token, token], skip_special_tokens=False)
-    return str(twice[len(once) :])
+    # The first token of a text may lose its blank, so the second of two is taken.
+    one_text = vocabulary.decode([token], skip_special_tokens=False)
+    two_texts = vocabulary.decode([token, token], skip_special_tokens=False)
+    return str(two_texts[len(one_text) :])
 
 
-def spelt_out(
+def token_logprobs(
     seen: Sequence[Seen], vocabulary: Vocabulary, source: LogprobSource, start: int
 ) -> Logprobs | None:
-    """Return what a walk saw, in texts."""
+    """Return the log-probabilities that a walk kept, with each token's text, or None if none."""
     texts = {
-        token: spelt(vocabulary, token)
+        token: token_text(vocabulary, token)
         for seen_token in seen
         for token in (seen_token[0], seen_token[2])
     }

@@ -215,7 +215,7 @@ class NumpyEngine(Engine):
             if layer.norm_heads is not None:
                 turning = self._norm(turning, layer.norm_heads)
             rotated = turned(turning, cos, sin)
-            keys, values = self._kept(rotated[heads:], by_head[heads + shared :])
+            keys, values = self._cache_entries(rotated[heads:], by_head[heads + shared :])
             cache[0, :, start:stop], cache[1, :, start:stop] = keys, values
             if layer is self._weights.layers[-1] and not is_whole:
                 break
@@ -226,7 +226,7 @@ class NumpyEngine(Engine):
         self._length = stop
         return hidden
 
-    def _kept(self, keys: Array, values: Array) -> tuple[Array, Array]:
+    def _cache_entries(self, keys: Array, values: Array) -> tuple[Array, Array]:
         """Return what the cache holds of new keys and values.
 
         Each is (shared heads, tokens, head width).

@@ -77,7 +77,7 @@ class Weighing:
             raise Unmeasured(
                 Failure.MODEL, "The reference answer is empty: there is nothing to weigh."
             )
-        return await self._weighed(self._way, prompt, answer_ids, timeout_s)
+        return await self._weigh_in_way(self._way, prompt, answer_ids, timeout_s)
 
     async def prefill(self, prompt_field: bytes, answer: str, timeout_s: float) -> Answer:
         """Return how likely a server finds an answer's last token behind the rest as one prompt.
@@ -91,12 +91,12 @@ class Weighing:
         answer_ids = await self._text_ids(answer, timeout_s)
         if not answer_ids:
             raise Unmeasured(Failure.REJECTED, "The server makes no token of the answer.")
-        return await self._prefilled(self._prefill_way, prompt + answer_ids, timeout_s)
+        return await self._ask_prefill(self._prefill_way, prompt + answer_ids, timeout_s)
 
     async def _find_prefill(self, timeout_s: float) -> Literal["echo", "prompt"]:
-        """Return the way that this server offers.
+        """Return the way in which this server reports log-probabilities of a prompt's last token.
 
-        Raises Unmeasured if there is none, or if it is busy now.
+        Raise Unmeasured if it offers none, or if it is busy now.
         """
         if self._no_prefill:
             raise Unmeasured(Failure.REJECTED, self._no_prefill)
@@ -105,7 +105,9 @@ class Weighing:
         for way in ways:
             try:
                 if way == "prompt":
-                    await self._prefilled(way, await self._text_ids(_PROMPT, timeout_s), timeout_s)
+                    await self._ask_prefill(
+                        way, await self._text_ids(_PROMPT, timeout_s), timeout_s
+                    )
                 elif fsum(await self._shares(way, timeout_s)) > _ROUNDED:
                     raise faults.unreadable("Two answers are likelier than all together", way)
             except Unmeasured as failure:
@@ -117,10 +119,10 @@ class Weighing:
         self._no_prefill = f"The server tells nothing of a prompt's tokens ({' '.join(reasons)})"
         raise Unmeasured(Failure.REJECTED, self._no_prefill)
 
-    async def _prefilled(
+    async def _ask_prefill(
         self, way: Literal["echo", "prompt"], ids: list[int], timeout_s: float
     ) -> Answer:
-        """Return what follows all ids but the last."""
+        """Return how likely the server finds the last id behind all others."""
         start = len(ids) - 1
         if way == "echo":
             read = partial(understood, partial(self._read_echo, start, 1))
@@ -129,9 +131,9 @@ class Weighing:
         return await self._server.ask(_PATH, self._body(ids[:-1], **_COLD), timeout_s, read)
 
     async def _find_way(self, timeout_s: float) -> Literal["echo", "steps"]:
-        """Return the way that this server offers.
+        """Return the way in which this server weighs a given answer.
 
-        Raises SettingsError if there is none, Unmeasured if it is busy now.
+        Raise SettingsError if it offers none, Unmeasured if it is busy now.
         """
         reasons = []
         ways: tuple[Literal["echo", "steps"], ...] = ("echo", "steps")
@@ -159,12 +161,12 @@ class Weighing:
         shares: list[float] = []
         for text in _TRIED:
             answer_ids = await self._text_ids(text, timeout_s)
-            answer = await self._weighed(way, prompt_ids, answer_ids, timeout_s)
+            answer = await self._weigh_in_way(way, prompt_ids, answer_ids, timeout_s)
             if answer.forced is not None:
                 shares.append(exp(fsum(answer.forced.logprobs)))
         return shares
 
-    async def _weighed(
+    async def _weigh_in_way(
         self,
         way: Literal["echo", "steps"],
         prompt: list[int],
@@ -172,13 +174,15 @@ class Weighing:
         timeout_s: float,
     ) -> Answer:
         if way == "steps":
-            return await self._stepped(prompt, answer_ids, timeout_s)
+            return await self._weigh_step_by_step(prompt, answer_ids, timeout_s)
         read = partial(understood, partial(self._read_echo, len(prompt), len(answer_ids)))
         return await self._server.ask(
             _PATH, self._body(prompt + answer_ids, echo=True), timeout_s, read
         )
 
-    async def _stepped(self, prompt: list[int], answer_ids: list[int], timeout_s: float) -> Answer:
+    async def _weigh_step_by_step(
+        self, prompt: list[int], answer_ids: list[int], timeout_s: float
+    ) -> Answer:
         """Weigh an answer token by token.
 
         Each stands behind those before it, which the server has in its cache.
@@ -189,7 +193,7 @@ class Weighing:
             body = self._body(prompt + answer_ids[:index], logit_bias={str(token): _BIAS})
             read = partial(understood, partial(self._read_step, token, rows))
             steps.append(await self._server.ask(_PATH, body, timeout_s, read))
-        answer = _given(steps[0], rows, "steps", len(prompt))
+        answer = _weighed_answer(steps[0], rows, "steps", len(prompt))
         usage = {
             "requests": len(steps),
             "prompt_tokens": sum(step.prompt_tokens or 0 for step in steps),
@@ -204,7 +208,7 @@ class Weighing:
             raise faults.unreadable(
                 "The reply does not repeat its prompt with log-probabilities", words
             )
-        return _given(self._read(body, took_s), rows, "echo", start)
+        return _weighed_answer(self._read(body, took_s), rows, "echo", start)
 
     def _read_step(
         self, token: int, rows: list[Row], body: dict[str, Any], took_s: float
@@ -221,7 +225,7 @@ class Weighing:
         rows = rows_of(body, 0, 1)
         if not rows:
             raise faults.unreadable("The reply has no log-probabilities", str(body)[:100])
-        return _given(self._read(body, took_s), rows, "prompt", start)
+        return _weighed_answer(self._read(body, took_s), rows, "prompt", start)
 
     def _body(self, prompt: list[int], **fields: Any) -> bytes:
         frame = {"model": self._name, "prompt": prompt, "max_tokens": 1, "temperature": 0}
@@ -273,12 +277,13 @@ def _is_id(token: object) -> bool:
     return isinstance(token, int) and 0 <= token < _LARGEST_ID
 
 
-def _given(
+def _weighed_answer(
     reply: Answer, rows: Sequence[Row], way: Literal["echo", "steps", "prompt"], start: int
 ) -> Answer:
-    """Return a reply as the answer that was given to the model.
+    """Return a reply as the answer that was given to the model, with its log-probabilities.
 
-    Raises Unmeasured if a token lacks its log-probability.
+    rows: of the answer's tokens. start: tokens of the prompt. Raise Unmeasured if a token lacks
+    its log-probability.
     """
     logprobs = Logprobs.of(rows, way, start)
     nats = [clean_nats(row[1]) for row in rows]
@@ -324,12 +329,12 @@ def _entries(body: Mapping[str, Any], start: int, stop: int) -> list[Mapping[str
     if len(lists) < len(columns) or len(set(map(len, lists))) != 1:
         return []
     return [
-        {"token": token, "logprob": logprob, "top_logprobs": _others(top)}
+        {"token": token, "logprob": logprob, "top_logprobs": _candidates(top)}
         for token, logprob, top in zip(*lists, strict=True)
     ]
 
 
-def _others(top: object) -> list[Mapping[str, Any]]:
+def _candidates(top: object) -> list[Mapping[str, Any]]:
     """Return the likely tokens of completions in the form of chat completions."""
     if not isinstance(top, Mapping):
         return []
@@ -343,8 +348,8 @@ def _row(entry: Mapping[str, Any]) -> Row:
     for candidate in top if isinstance(top, list) else ():
         if isinstance(candidate, Mapping) and _identity(candidate) != _identity(entry):
             rivals.append(candidate)
-    best: Mapping[str, Any] = max(rivals, key=_likelihood, default={})
-    return entry.get("token"), entry.get("logprob"), best.get("token"), best.get("logprob")
+    rival: Mapping[str, Any] = max(rivals, key=_likelihood, default={})
+    return entry.get("token"), entry.get("logprob"), rival.get("token"), rival.get("logprob")
 
 
 def _identity(entry: Mapping[str, Any]) -> list[Any]:

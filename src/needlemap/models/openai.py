@@ -285,7 +285,7 @@ class OpenAIModel(ServedModel):
             return b'"prompt":' + self._json.string(spans_of(prompt.messages))
         messages = [
             b'{"role":%b,"content":%b}' % (to_json(message.role), self._json.string(message.spans))
-            for message in spoken(prompt, self.system_role)
+            for message in server_messages(prompt, self.system_role)
         ]
         field = b"input" if self.api == "responses" else b"messages"
         return b'"%b":[%b]' % (field, b",".join(messages))
@@ -363,10 +363,11 @@ def spans_of(messages: Sequence[Message]) -> list[Span]:
     return spans
 
 
-def spoken(prompt: Prompt, system_role: str = "system") -> list[Message]:
+def server_messages(prompt: Prompt, system_role: str = "system") -> list[Message]:
     """Return the prompt's messages with the roles that the server knows.
 
-    A plain text is one user message.
+    A plain text becomes one user message. system_role: the role of a system message; 'user' joins
+    it to the first user message.
     """
     messages = [
         Message("user", message.spans) if message.role == TEXT else message

@@ -72,7 +72,7 @@ def started(
         log_start = output.tell()
         process = _start(words, output)
         try:
-            _wait(process, url, name, log, log_start)
+            _wait_until_up(process, url, name, log, log_start)
             yield url
         finally:
             _end(process)
@@ -105,7 +105,9 @@ def _start(words: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
     raise SettingsError(f"'{words[0]}' cannot be started: {reason}.")
 
 
-def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path, log_start: int) -> None:
+def _wait_until_up(
+    process: subprocess.Popen[bytes], url: str, name: str, log: Path, log_start: int
+) -> None:
     """Wait until a server answers.
 
     log_start: bytes of the log that are of others. Raises NeedlemapError if it ended before, or
@@ -117,12 +119,12 @@ def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path, log_
         waited_s = monotonic() - start_s
         if process.poll() is not None:
             raise NeedlemapError(
-                f"{name} ended before it answered. It said: {_last(log, log_start)}"
+                f"{name} ended before it answered. It said: {_log_end(log, log_start)}"
             )
         if waited_s > STARTS_S:
             raise NeedlemapError(
                 f"{name} does not answer at {url} after {STARTS_S:,.0f} seconds. It said: "
-                f"{_last(log, log_start)}"
+                f"{_log_end(log, log_start)}"
             )
         if waited_s > _SAID_S and not has_told:
             tell(f"note: waiting for {url}; what is started prints into {log}")
@@ -142,7 +144,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(_ENDS_S)
 
 
-def _last(log: Path, log_start: int) -> str:
+def _log_end(log: Path, log_start: int) -> str:
     """Return the end of what a server printed. log_start: bytes of the log that are of others."""
     with open_regular(log) as file:
         file.seek(max(log_start, log.stat().st_size - _LOG_END))

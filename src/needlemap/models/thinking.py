@@ -190,11 +190,11 @@ _ENDS = (
 _TAG = re.compile(r"<(/?)(\w(?:[\w:|]*\w)?)>")
 
 
-def _known() -> Iterator[tuple[str, tuple[Marks, bool, str]]]:
-    """Yield each mark's spelling, with its line, whether it opens a thought, and a name.
+def _mark_entries() -> Iterator[tuple[str, tuple[Marks, bool, str]]]:
+    """Yield each mark's spelling, with its line in MARKS, whether it opens a thought, and a name.
 
-    The name is that which its end must have: of a tag with an end of its own the tag's, else the
-    line's.
+    The mark that ends a thought must have the name of the one that opens it. If a tag has an end
+    tag of its own, the name is the tag's, or else the line's.
     """
     for marks in MARKS:
         for text in (*marks.start, *marks.end):
@@ -204,7 +204,7 @@ def _known() -> Iterator[tuple[str, tuple[Marks, bool, str]]]:
             yield text.casefold(), (marks, text in marks.start, name)
 
 
-_KNOWN = dict(_known())
+_MARK_BY_SPELLING = dict(_mark_entries())
 
 
 def _literals() -> Iterator[str]:
@@ -213,7 +213,7 @@ def _literals() -> Iterator[str]:
     Thus each place of a long text without marks is looked at once.
     """
     by_start: dict[str, list[str]] = {}
-    for text in sorted(_KNOWN, key=len, reverse=True):
+    for text in sorted(_MARK_BY_SPELLING, key=len, reverse=True):
         if "<|channel|>" not in text and not _TAG.fullmatch(text):
             by_start.setdefault(text[:2], []).append(text[2:])
     for start, endings in by_start.items():
@@ -265,16 +265,17 @@ def _marks_in(text: str) -> list[_Mark]:
     """Return the marks in a text, in order."""
     marks_found: list[_Mark] = []
     first_letter = _SHOWN.search(text)
-    first = first_letter.start() if first_letter else 0
+    words_start = first_letter.start() if first_letter else 0
     for match in _MARK.finditer(text):
         spelling = match["text"] or f"<{match['slash']}{match['tag']}>"
         if match["channel"]:
             spelling = f"<|channel|>{match['channel']}<|message|>"
-        entry = _KNOWN.get(spelling.casefold())
+        entry = _MARK_BY_SPELLING.get(spelling.casefold())
         if entry is None:
             continue
         marks, opens, name = entry
-        if marks.opens == "text" and not _is_mark(text, match, first, opens=opens, marks=marks):
+        is_of_text = marks.opens == "text"
+        if is_of_text and not _is_mark(text, match, words_start, opens=opens, marks=marks):
             continue
         marks_found.append(_Mark(*match.span(), opens, name, marks))
         if len(marks_found) == _MOST_MARKS:
@@ -282,18 +283,20 @@ def _marks_in(text: str) -> list[_Mark]:
     return marks_found
 
 
-def _is_mark(text: str, match: re.Match[str], first: int, *, opens: bool, marks: Marks) -> bool:
+def _is_mark(
+    text: str, match: re.Match[str], words_start: int, *, opens: bool, marks: Marks
+) -> bool:
     """Return True if words are a mark in their place, though an answer may hold them too.
 
-    first: where the text's own words start. opens: whether the mark would open a thought.
+    words_start: where the text's own words start. opens: whether the mark would open a thought.
     """
     # `assistantfinal` is not a word of any language.
     if match[0].casefold().startswith("assistant") and "\n" not in match[0]:
         return True
     if not opens:
         # A sentence that ends a thought counts only if the text starts with the one that opens it.
-        return text[first : first + _LINE].startswith(marks.start)
-    if match.start() > first or not match[0].startswith(marks.start):
+        return text[words_start : words_start + _LINE].startswith(marks.start)
+    if match.start() > words_start or not match[0].startswith(marks.start):
         return False
     # "analysis" may start an answer: it is a mark if it is glued to a word, or if the end follows.
     next_letter = text[match.end() : match.end() + 1]

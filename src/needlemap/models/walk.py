@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import faults
 from needlemap.models import Answer, Decoding, Forced, LogprobSource, Model
-from needlemap.models.decoding import Seen, Stops, spelt_out, stop_strings
+from needlemap.models.decoding import Seen, Stops, stop_strings, token_logprobs
 from needlemap.models.thinking import opened_in, split_thinking
 from needlemap.secrets import scrub
 
@@ -138,9 +138,9 @@ class Walk:
     def __init__(self, engine: Engine, stops: Sequence[int]) -> None:
         self._engine = engine
         self._stops = frozenset(stops)
-        self._held: Ids = np.empty(0, np.int32)
+        self._cached_ids: Ids = np.empty(0, np.int32)
         # The logits behind what is held.
-        self._next: Logits | None = None
+        self._next_logits: Logits | None = None
 
     def ask(
         self,
@@ -171,7 +171,7 @@ class Walk:
 
     def drop(self) -> None:
         """Forget everything, and free it."""
-        self._held, self._next = np.empty(0, np.int32), None
+        self._cached_ids, self._next_logits = np.empty(0, np.int32), None
         self._engine.crop(0)
 
     def _ask(
@@ -183,7 +183,7 @@ class Walk:
         seen: bool,
         partings: Sequence[int],
     ) -> Walked:
-        shared, logits = self._to(ids, partings)
+        shared, logits = self._compute_prompt(ids, partings)
         answer: list[int] = []
         seen_tokens: list[Seen] = []
         finish = "length"
@@ -200,7 +200,7 @@ class Walk:
                 break
             if len(answer) < max_answer_tokens:
                 logits = self._engine.extend(np.array([token], np.int32))
-        self._back(ids)
+        self._drop_answer(ids)
         return Walked(
             answer=tuple(answer),
             computed=len(ids) - shared,
@@ -210,11 +210,11 @@ class Walk:
         )
 
     def _weigh(self, ids: Ids, answer: Ids, partings: Sequence[int]) -> Weighed:
-        shared, first = self._to(ids, partings)
-        rows = first[None]
+        shared, prompt_logits = self._compute_prompt(ids, partings)
+        rows = prompt_logits[None]
         if len(answer) > 1:
             rows = np.concatenate([rows, self._engine.extend_all(answer[:-1])])
-        self._back(ids)
+        self._drop_answer(ids)
         likeliest = bool((rows.argmax(axis=-1) == answer).all())
         seen_tokens = tuple(likelihoods(rows, answer))
         return Weighed(
@@ -225,28 +225,32 @@ class Walk:
             seen=seen_tokens,
         )
 
-    def _to(self, ids: Ids, partings: Sequence[int]) -> tuple[int, Logits]:
-        """Bring the cache to a prompt; return the tokens that it held, and the last logits."""
-        if self._next is not None and np.array_equal(self._held, ids):
-            return len(ids), self._next
+    def _compute_prompt(self, ids: Ids, partings: Sequence[int]) -> tuple[int, Logits]:
+        """Bring the cache to a prompt. Return how many of its tokens were there, and the logits."""
+        if self._next_logits is not None and np.array_equal(self._cached_ids, ids):
+            return len(ids), self._next_logits
         self._engine.prepare(len(ids), partings)
         # One token at least is computed, for its logits.
-        held_tokens = self._engine.crop(min(shared_prefix(self._held, ids), len(ids) - 1))
-        self._held, self._next = self._held[:held_tokens], None
-        logits = self._engine.extend(ids[held_tokens:])
-        self._held, self._next = ids, logits
-        return held_tokens, logits
+        cached_tokens = self._engine.crop(min(shared_prefix(self._cached_ids, ids), len(ids) - 1))
+        self._cached_ids, self._next_logits = self._cached_ids[:cached_tokens], None
+        logits = self._engine.extend(ids[cached_tokens:])
+        self._cached_ids, self._next_logits = ids, logits
+        return cached_tokens, logits
 
-    def _back(self, ids: Ids) -> None:
+    def _drop_answer(self, ids: Ids) -> None:
         """Take the answer off the cache again."""
-        held_tokens = self._engine.crop(len(ids))
-        if held_tokens < len(ids):
-            self._held, self._next = ids[:held_tokens], None
+        cached_tokens = self._engine.crop(len(ids))
+        if cached_tokens < len(ids):
+            self._cached_ids, self._next_logits = ids[:cached_tokens], None
 
     def _with_room(self, question: Callable[[Sequence[int]], T], partings: Sequence[int]) -> T:
-        """Ask. Whatever goes wrong, no half-made cache stays behind to serve the next prompt."""
+        """Return the question's result. If it raises, drop the cache, which may be half-made.
+
+        If memory ran out while the cache held other prompts, or with partings to keep, ask again
+        without them.
+        """
         while True:
-            is_smallest = not len(self._held) and not len(partings)
+            is_smallest = not len(self._cached_ids) and not len(partings)
             try:
                 return question(partings)
             except BaseException as error:
@@ -322,7 +326,7 @@ class WalkingModel(Model):
             decoding.most_tokens,
             choose=Sampler(temperature, decoding.seed).draw if temperature else greedy,
             partings=prompt.partings,
-            ended=stops.reached,
+            ended=stops.is_reached,
             seen=decoding.logprobs,
         )
         answer = self._make_answer(
@@ -349,7 +353,7 @@ class WalkingModel(Model):
         )
 
     def _begin(self, prompt: Prompt, decoding: Decoding, answer_tokens: int) -> tuple[float, Ids]:
-        """Return when it started, and the prompt's ids."""
+        """Check a request, start its time, and return when it started and the prompt's ids."""
         start = perf_counter()
         ids = self.prompt_ids(prompt)
         self.refuse(ids, answer_tokens, decoding)
@@ -368,7 +372,7 @@ class WalkingModel(Model):
             cached_tokens=outcome.cached,
             model=self._answered_by or None,
             latency_s=perf_counter() - start,
-            logprobs=spelt_out(outcome.seen, self._vocabulary, source, prompt_tokens),
+            logprobs=token_logprobs(outcome.seen, self._vocabulary, source, prompt_tokens),
         )
 
     def _check(self) -> None:
@@ -376,7 +380,7 @@ class WalkingModel(Model):
         if self._closed:
             raise Unmeasured(Failure.MODEL, "The run ended before the answer.")
         if perf_counter() > self._until:
-            failure = faults.timed_out(self._timeout_s)
+            failure = faults.timeout_failure(self._timeout_s)
             # Not transient: it would be as late again.
             raise Unmeasured(Failure.TIMED_OUT, str(failure))
 
@@ -404,7 +408,7 @@ def logprobs(rows: Logits, tokens: Ids) -> NDArray[np.float64]:
 
 
 def _logprobs(rows: Logits, tokens: Ids) -> NDArray[np.float64]:
-    """Return the same of several tokens a row. tokens: (kinds, tokens)."""
+    """Return the log-probabilities of several tokens for each row. tokens: (kinds, tokens)."""
     shifted = rows.astype(np.float64)
     shifted -= shifted.max(axis=-1, keepdims=True)
     picked = shifted[np.arange(len(rows)), tokens]

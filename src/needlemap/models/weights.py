@@ -35,23 +35,23 @@ def refuse_partial(name: str, model: Any, loading_info: Mapping[str, Any]) -> No
     missing = [key for key in loading_info.get("missing_keys", ()) if not _COMPUTED.search(key)]
     if missing:
         raise SettingsError(
-            f"The checkpoint of '{name}' lacks {_named(missing, 'weight')}, which would be random "
+            f"The checkpoint of '{name}' lacks {_names(missing, 'weight')}, which would be random "
             f"numbers, others in each process. Was it converted or saved whole?"
         )
     if wrong := [f"{key[0]}" for key in loading_info.get("mismatched_keys", ())]:
         raise SettingsError(
             f"The checkpoint of '{name}' has another shape than its config.json says for "
-            f"{_named(wrong, 'weight')}. They do not belong together."
+            f"{_names(wrong, 'weight')}. They do not belong together."
         )
     if unused := _unused(model, loading_info.get("unexpected_keys", ())):
         raise SettingsError(
-            f"The checkpoint of '{name}' holds {_named(unused, 'weight')} that its config.json has "
+            f"The checkpoint of '{name}' holds {_names(unused, 'weight')} that its config.json has "
             f"no place for, so that the model would be computed without them. They do not belong "
             f"together."
         )
     if broken := [key for key, weight in model.named_parameters() if not _is_finite(weight)]:
         raise SettingsError(
-            f"The checkpoint of '{name}' holds NaN or infinity in {_named(broken, 'weight')}. Was "
+            f"The checkpoint of '{name}' holds NaN or infinity in {_names(broken, 'weight')}. Was "
             f"it converted or trained right?"
         )
 
@@ -108,7 +108,7 @@ def _is_finite(weight: Any) -> bool:
     return bool(low.isfinite() and high.isfinite())
 
 
-def _named(keys: Iterable[str], noun: str) -> str:
+def _names(keys: Iterable[str], noun: str) -> str:
     """Return how many there are, and the first names."""
     names = sorted(keys)
     more = ", ..." if len(names) > _SHOWN else ""

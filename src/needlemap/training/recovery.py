@@ -26,7 +26,7 @@ import numpy as np
 from needlemap.errors import SettingsError
 from needlemap.models import Answer, Forced
 from needlemap.models.chat import Chat
-from needlemap.models.decoding import spelt_out
+from needlemap.models.decoding import token_logprobs
 from needlemap.models.model_files import TOKENIZER, ModelFiles
 from needlemap.models.walk import likelihoods
 from needlemap.settings.reading import configure
@@ -193,7 +193,7 @@ def given_answer(forward: Forward, chat: Chat, request: Trial) -> Answer:
         tuple(own_nats for _, own_nats, _, _ in tokens),
         all(own_nats >= other_nats for _, own_nats, _, other_nats in tokens),
     )
-    logprobs = spelt_out(tokens, chat.vocabulary, "walk", len(prompt_ids))
+    logprobs = token_logprobs(tokens, chat.vocabulary, "walk", len(prompt_ids))
     return Answer("", prompt_tokens=len(prompt_ids), forced=forced, logprobs=logprobs)
 
 

@@ -158,7 +158,7 @@ class Wording:
                 f"Unknown language '{language}'. {did_you_mean(language, LANGUAGES)}"
             )
         if template is None:
-            return _own(language)
+            return _own_wording(language)
         keys = [field.name for field in fields(cls)]
         for key in template:
             if key not in keys:
@@ -190,18 +190,18 @@ class Wording:
         """Return the prompt. Placeholders inside context or question are left as they are."""
         values = {"context": context, "question": question}
         if isinstance(self.prompt, str):
-            return _filled(self.prompt, values)
-        return str([_filled(text, values) for text in self.prompt])
+            return _fill(self.prompt, values)
+        return str([_fill(text, values) for text in self.prompt])
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
+def _fill(text: str, values: Mapping[str, str]) -> str:
     # Every second part is the name of a placeholder.
     parts = _PLACE.split(text)
     parts[1::2] = [values[name] for name in parts[1::2]]
     return "".join(parts)
 
 
-def _own(language: str) -> Wording:
+def _own_wording(language: str) -> Wording:
     """Return needlemap's chat template as one text."""
     template = load_template(LANGUAGES[language])
     return Wording(

@@ -163,7 +163,7 @@ def _cell_rows(
         return
     cell = {"length": match["length"], "depth": match["depth"]}
     fields = Fields(cell, f"{place} ({line[0]})")
-    length = fields.whole("length", 1)
+    length = fields.whole_number("length", 1)
     depth = fields.depth("depth")
     for model, score in zip(header[len(HEADER) :], line[len(HEADER) :], strict=True):
         for series in _series(match, line, tests=tests):

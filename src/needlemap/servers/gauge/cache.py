@@ -113,7 +113,7 @@ class CoarseEngine(NumpyEngine):
         super().__init__(load_weights())
         self._round = rounding
 
-    def _kept(self, keys: Array, values: Array) -> tuple[Array, Array]:
+    def _cache_entries(self, keys: Array, values: Array) -> tuple[Array, Array]:
         # Blocks are cut from keys in llama.cpp's order.
         rounded_keys = self._round(to_llama_cpp_order(keys))
         return to_transformers_order(rounded_keys), self._round(values)

@@ -17,7 +17,7 @@ class Templated(GaugeModel):
     """A gauge that makes ids of messages itself, as servers do."""
 
     def prompt_ids(self, prompt: Prompt) -> Ids:
-        return chat().whole([(each.role, each.content) for each in prompt.messages])
+        return chat().row_ids([(each.role, each.content) for each in prompt.messages])
 
 
 class Served(Templated):
