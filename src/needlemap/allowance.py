@@ -220,10 +220,10 @@ def _quotas(
     """Yield the limits on one kind that headers report: 'requests' or 'tokens'."""
     for name in names:
         limit = _number(headers.get(name.format(kind=kind, part="limit")))
-        left = _number(headers.get(name.format(kind=kind, part="remaining")))
+        remaining = _number(headers.get(name.format(kind=kind, part="remaining")))
         reset = headers.get(name.format(kind=kind, part="reset"))
-        if limit is not None and left is not None and limit > 0:
-            yield Quota(limit=limit, left=left, full_in_s=seconds(reset, now_s))
+        if limit is not None and remaining is not None and limit > 0:
+            yield Quota(limit=limit, left=remaining, full_in_s=seconds(reset, now_s))
 
 
 def _number(text: str | None) -> float | None:

@@ -88,7 +88,7 @@ ENDINGS = {_bare_word(word): ending for ending, words in _WORDS.items() for word
 def pattern_of(*endings: Ending) -> str:
     """Return a pattern that finds the words of some ends, for a script that stands alone.
 
-    It is for words without their case and marks.
+    The script must take case and marks off a word before it tries the pattern.
     """
     words = [word for word, ending in ENDINGS.items() if ending in endings]
     parts = [_PARTS[ending] for ending in endings if ending in _PARTS]

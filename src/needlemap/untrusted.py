@@ -81,7 +81,7 @@ def clean_object(value: object) -> CleanObject:
 def clean_json(value: Any, levels: int = DEEPEST) -> Any:
     """Return a JSON value that every program reads.
 
-    It is None for numbers out of bounds, and for what is nested deeper than `levels`. Values that
+    Numbers out of bounds, and values that are nested deeper than `levels`, become None. Values that
     JSON has no type for become their text.
     """
     # Most values are texts. Each record has dozens of them.

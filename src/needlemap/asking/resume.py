@@ -93,7 +93,7 @@ def is_unanswered(folder: RunFolder) -> bool:
 
 
 def _unscored_trials(folder: RunFolder, experiment: Experiment) -> list[Trial]:
-    """Return the trials that a folder has no score of. Raises AnotherRun."""
+    """Return the trials that a folder has no score of. Raise AnotherRun if it holds another run."""
     if not folder.exists:
         if any(folder.path.glob("records-*.jsonl")):
             raise NeedlemapError(
@@ -207,11 +207,13 @@ def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
 def answers_in(folder: RunFolder, trials: Iterable[Trial]) -> dict[str, Record]:
     """Return the last record of each answer to some trials that a folder has, by `asked`."""
     sent = {trial.asked for trial in requests(trials)}
-    kept = sent & to_be_scored(folder.every_record(texts=False)).keys()
+    answered_hashes = sent & to_be_scored(folder.every_record(texts=False)).keys()
     # Nearly always there is none, and no record is read whole for it.
-    if not kept:
+    if not answered_hashes:
         return {}
-    return to_be_scored(record for record in folder.every_record() if record.asked in kept)
+    return to_be_scored(
+        record for record in folder.every_record() if record.asked in answered_hashes
+    )
 
 
 def with_prompts_of(settings: Settings, folder: Path, trusted: Trust = False) -> Settings:

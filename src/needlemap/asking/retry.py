@@ -142,7 +142,7 @@ class Attempts:
     async def _is_waited_for(self, failure: Unmeasured) -> bool:
         """Return True to retry after a rate limit, or after a server that was never there.
 
-        They are no failures of this request, so that all are hopeless if it is not waited for.
+        Both concern all requests. So if the wait is given up, all further requests are hopeless.
         """
         if not _is_passing(failure):
             return False

@@ -53,7 +53,10 @@ class FamiliesToAsk:
 
     @classmethod
     def of(cls, chosen: Chosen, path: Path) -> FamiliesToAsk:
-        """Look at the folder, which may not be there yet. Raises NeedlemapError."""
+        """Look at the folder, which may not be there yet.
+
+        Raise NeedlemapError if its run or the settings do not fit.
+        """
         names = tuple(chosen.families)
         if not chosen.suite:
             opened = open_family(chosen.first, path)
@@ -74,7 +77,10 @@ class FamiliesToAsk:
 
 
 def open_family(settings: Settings, path: Path) -> FullGrid:
-    """Return the strategy that a family's settings name, ready to ask. Raises NeedlemapError."""
+    """Return the strategy that a family's settings name, ready to ask.
+
+    Raise NeedlemapError if its prompts cannot be built, or if the folder holds another run.
+    """
     if settings.seek is not None:
         return Seek(settings, path)
     if settings.until:
@@ -233,8 +239,8 @@ class ModelsInTurn:
 def look_ahead(settings: Settings, path: Path) -> Ahead:
     """Find errors early, by building one prompt of the shortest length and one of the longest.
 
-    This finds a source that is missing or too short, a question that does not fit, a word that
-    the haystack holds, and a folder of another run. Raises NeedlemapError.
+    Raise NeedlemapError if a source is missing or too short, if a question does not fit, if the
+    haystack holds a word of the answer, or if the folder holds another run.
     """
     resolved, folder = resolve(settings), RunFolder(path, Kept.OUTLINES)
     if folder.exists and not is_unanswered(folder):

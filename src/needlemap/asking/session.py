@@ -275,8 +275,8 @@ class Session:
 async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> None:
     """Open what a scorer needs, until the stack is left.
 
-    A scorer that lacks something reports it before anything is paid: it scores an empty answer to
-    the trial. Raises NeedlemapError.
+    The scorer scores an empty answer to the trial, so that it reports what it lacks before anything
+    is paid. Raise NeedlemapError if it lacks something.
     """
     if scorer.asks:
         scorer.open()

@@ -53,7 +53,7 @@ def points_of(typed: CompareFlags) -> float | None:
 def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     """Compare two runs, print the report, and return the exit code of its verdict.
 
-    Return 0 if the flags ask for no verdict. Raises SettingsError.
+    If the flags ask for no verdict, the code is 0. Raise SettingsError if they do not fit the runs.
     """
     points = points_of(typed)
     if is_address(first) or is_address(second):

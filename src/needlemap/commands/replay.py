@@ -42,7 +42,7 @@ class PlaceFlags(Protocol):
     def find_place(self, folder: Path) -> Place | None:
         """Return which prompt to replay, or None if none of these flags is typed.
 
-        Raises NeedlemapError.
+        Raise NeedlemapError if the folder has no such prompt.
         """
 
 

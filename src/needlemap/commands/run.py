@@ -351,7 +351,7 @@ class Terminal(ShowingObserver):
     def leaves_model(self, name: str, error: NeedlemapError) -> None:
         """Print the error of one of several models, so that the others still run.
 
-        Raises the error of a single model.
+        If there is only one model, raise its error.
         """
         if not name:
             super().leaves_model(name, error)

@@ -236,7 +236,7 @@ class StreamedReply:
     def _values(self, event: Event) -> Iterator[Any]:
         """Yield the JSON values in an event's data.
 
-        It is one, or one a line from servers that send no empty line between two events.
+        There is one value. If a server sends no empty line between two events, there is one a line.
         """
         text = "\n".join(event.data).strip()
         self._parts += parts_in(text)

@@ -85,7 +85,7 @@ class Hosted:
         """Return roles and texts of a sample's prompt."""
         return [(message.role, message.content) for message in self.trials[id].prompt.messages]
 
-    def shown(self, id: str) -> str:
+    def sample_input(self, id: str) -> str:
         """Return what a log shows as a sample's input: its cell, repeat and question."""
         trial = self.trials[id]
         place = f"{trial.cell.length_tokens} tokens, depth {percent(trial.cell.depth):g} %"
@@ -118,7 +118,7 @@ def hosted(family: str, given: Mapping[str, Any], *, chat: bool = True) -> Hoste
 @lru_cache(8)
 def _hosted(family: str, given: str, chat: bool) -> Hosted:
     """Return a family. given: its settings as JSON, so that they can be a key of the cache."""
-    flags = {name: _typed(value) for name, value in json.loads(given).items()}
+    flags = {name: _flag_text(value) for name, value in json.loads(given).items()}
     preset = flags.pop("name", None) if family == PRESET else None
     if family == PRESET and not preset:
         raise SettingsError(
@@ -153,7 +153,7 @@ def _hosted(family: str, given: str, chat: bool) -> Hosted:
     )
 
 
-def _typed(value: Any) -> Any:
+def _flag_text(value: Any) -> Any:
     """Return a setting as it was typed: harnesses split lists at their commas."""
     return ",".join(map(str, value)) if isinstance(value, list) else value
 

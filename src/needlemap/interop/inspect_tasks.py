@@ -117,7 +117,7 @@ class InspectFamily:
         samples = [
             Sample(
                 id=id,
-                input=family.shown(id),
+                input=family.sample_input(id),
                 target=trial.item.reference.answer,
                 metadata={OURS: family.recipe(id), HAYSTACK: trial.repeat},
             )

@@ -174,9 +174,9 @@ def parsed_scale(text: str) -> Scale:
 
 
 def scale_of(rows: Iterable[ResultRow], given: Scale | None) -> Scale:
-    """Return the scale of one run's rows. Raises NeedlemapError if it is unclear.
+    """Return the scale of one run's rows: the given one, the tool's, or one that the scores show.
 
-    It is the given one, else the one that the tool states, else one that the scores show.
+    The first of these that is known is taken. Raise NeedlemapError if none is.
     """
     scored = [row for row in rows if row.native is not None]
     stated = {row.scale for row in scored if row.scale is not None}

@@ -98,14 +98,14 @@ def draw_older(
         )
 
     labels = [label.removesuffix("%") for label in row_labels(map, map.depths).values()]
-    left = 20 + max((wide(label) for label in labels), default=0.0)
-    room = width - left - 40
+    left_margin = 20 + max((wide(label) for label in labels), default=0.0)
+    room = width - left_margin - 40
     rows = max(1, len(map.depths))
     title_lines = [
         part for row in title.splitlines() for part in wrapped(row, width - 6, size=TEXT + 1)
     ]
     box = Box(
-        x=left,
+        x=left_margin,
         y=y + 4 + 10 * len(title_lines),
         width=room,
         height=min(MAP_MOST, max(0.46 * room, LOW * rows)),

@@ -115,7 +115,7 @@ def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float |
 def _effective_lengths(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
     """Yield how far the score holds, by rule.
 
-    It is the longest tested length if the score holds that far, and 0 if it never did.
+    If the score holds at all tested lengths, yield the longest; if it never did, yield 0.
     """
     for effective in held_by(partial(effective_length, run.cube), rules):
         if effective.value is None:

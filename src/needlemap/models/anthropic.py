@@ -173,9 +173,9 @@ def _character_start(data: bytes, byte: int) -> int:
 
 
 def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
-    """Return the answer in a reply; prompt_tokens adds up what the API reports apart.
+    """Return the answer in a reply. Its prompt_tokens add up what the API reports apart.
 
-    Raises Unmeasured.
+    Raise Unmeasured if the reply holds no answer.
     """
     content, usage = body.get("content"), body.get("usage")
     usage = usage if isinstance(usage, dict) else {}

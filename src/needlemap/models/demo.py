@@ -307,10 +307,7 @@ def turned(vectors: Array, cos: Array, sin: Array) -> Array:
 
 
 def gated(values: Array) -> Array:
-    """Return the first half's x * sigmoid(x) times the second half.
-
-    It is written so that nothing overflows.
-    """
+    """Return the first half's x * sigmoid(x) times the second half, without overflow."""
     gate, up = halves(values)
     half = np.float32(0.5)
     product: Array = gate * (half + half * np.tanh(half * gate)) * up

@@ -265,10 +265,7 @@ def verdict(text: str) -> int | None:
 
 
 def _value_at(text: str, match: re.Match[str]) -> int | None:
-    """Return the verdict that a match gives.
-
-    Returns None for a number that is none, or one of several.
-    """
+    """Return the verdict that a match gives, or None if its number is not one verdict."""
     start, end = match.span("number")
     if _BEFORE.search(text[max(0, start - _NEAR) : start]):
         return None

@@ -258,7 +258,7 @@ class Answer:
 def touch(before: str, answer: str) -> bool:
     """Return True if an answer would run into the text before it.
 
-    That is so in scripts with blanks between words.
+    It would if both are of scripts that have blanks between words, and no blank stands between.
 
     >>> (
     ...     touch("Answer:", "Jack"),

@@ -260,8 +260,8 @@ def load_model(name: str, loading: Loading) -> Any:
 def loader_of(config: Any, transformers: Any) -> Any:
     """Return the class that loads a model of this configuration.
 
-    It is the causal one; for models that also take images, and have no other, the one by which they
-    take text alone.
+    It is the causal one. If a model also takes images and has no causal class, it is the one by
+    which the model takes text alone.
     """
     causal = transformers.AutoModelForCausalLM
     image_text = getattr(transformers, "AutoModelForImageTextToText", causal)

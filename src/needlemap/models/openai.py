@@ -174,8 +174,8 @@ class OpenAIModel(ServedModel):
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Send one request, and return its answer.
 
-        It is sent again if the server needs the other field for the budget, or takes no stop
-        strings or log-probabilities. Raises Unmeasured.
+        If the server needs the other field for the budget, or takes no stop strings or
+        log-probabilities, send it again without them. Raise Unmeasured if no answer comes.
         """
         check_request(decoding.request)
         for _ in range(3):
@@ -197,7 +197,7 @@ class OpenAIModel(ServedModel):
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
         """Return how likely it finds a given answer, by what the server offers.
 
-        Raises Unmeasured, or SettingsError for a server that offers nothing.
+        Raise SettingsError if the server offers nothing, Unmeasured if a request fails.
         """
         last_message, prompt_field = prompt.messages[-1], self._prompt_field(prompt)
         is_started = last_message.role == "assistant"
@@ -209,9 +209,9 @@ class OpenAIModel(ServedModel):
         return await self._weighing.weigh(prompt_field, blank + answer, decoding.timeout_s)
 
     async def prefill(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """Return what it thinks of an answer's last token behind the rest as a prompt.
+        """Return how likely it finds an answer's last token behind the rest as a prompt.
 
-        Raises Unmeasured.
+        Raise Unmeasured if a request fails, or if the server offers no such figure.
         """
         if self.api == "responses":
             return await super().prefill(prompt, answer, decoding)
@@ -539,7 +539,7 @@ def _thinking_tokens(usage: Mapping[str, Any]) -> int | None:
 def _unseen_tokens(usage: Mapping[str, Any]) -> int:
     """Return the tokens of a report's total that are neither the prompt's nor the completion's.
 
-    They are hidden thinking, as some gateways bill it.
+    Some gateways bill hidden thinking in this way.
     """
     total, prompt_tokens = count(usage, "total_tokens"), count(usage, "prompt_tokens")
     if total is None or prompt_tokens is None:

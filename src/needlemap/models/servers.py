@@ -74,9 +74,10 @@ class ServedModel(Model):
         raise NotImplementedError
 
     async def answer_in(self, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
-        """Return a server's answer to one request; '' if its content filter withheld it.
+        """Return a server's answer to one request.
 
-        That is so however the server reports it. Raises Unmeasured.
+        If a content filter withheld the answer, it is '', however the server reports that. Raise
+        Unmeasured if no answer comes.
         """
         start = perf_counter()
         try:
@@ -160,8 +161,8 @@ def understood(
 def choice_of(body: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the choice with index 0 of a reply's list, wherever it stands there.
 
-    It is the first without an index if none has that. Returns None for a list without either, and
-    for two that differ.
+    If no choice has that index, return the first one without an index. If there is none either, or
+    if two choices differ, return None.
 
     >>> choice_of({"choices": [{"index": 1, "text": "b"}, {"index": 0, "text": "a"}]})
     {'index': 0, 'text': 'a'}

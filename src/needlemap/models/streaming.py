@@ -46,7 +46,7 @@ class Streaming:
     def learn(self, fields: Mapping[str, Any], refusal: Unmeasured) -> bool:
         """Learn from the refusal of a request with these fields.
 
-        Returns True if the next request has others.
+        Return True if the next request has other fields.
         """
         if refusal.failure not in _REFUSALS:
             return False

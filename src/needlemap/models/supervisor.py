@@ -33,7 +33,7 @@ _ORDERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 def main(command: list[str]) -> int:
     """Start the server and stay as long as it does.
 
-    Returns 0, or 1 if it cannot be started.
+    Return 0, or 1 if the server cannot be started.
     """
     orders: list[int] = []
     # A handler, since an ignored signal would be ignored by the server too.

@@ -436,7 +436,7 @@ def _unwrapped(text: str) -> str:
 def without_specials(text: str, specials: Sequence[str]) -> str | None:
     """Return a decoded text without its special tokens, save those that mark its thoughts.
 
-    Returns None if none of them does.
+    If no special token marks a thought, return None.
 
     >>> without_specials("<s><|channel>thought\\nHm<channel|>42</s>", ["<s>", "</s>", "<channel|>"])
     '<|channel>thought\\nHm<channel|>42'

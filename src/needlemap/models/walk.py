@@ -47,10 +47,10 @@ class Engine:
     check: Callable[[], None] = staticmethod(lambda: None)
 
     def extend(self, ids: Ids) -> Logits:
-        """Compute ids (at least one) behind the cache; return the last position's logits.
+        """Compute ids, at least one, behind the cache, and return the last position's logits.
 
-        They are (vocabulary,). Memory beyond the cache must not grow with len(ids). Raises
-        Unmeasured(MEMORY) if none is left.
+        The logits are (vocabulary,). Memory beyond the cache must not grow with len(ids). Raise
+        Unmeasured(MEMORY) if no memory is left.
         """
         raise NotImplementedError
 
@@ -126,7 +126,7 @@ class Sampler:
     def draw(self, logits: Logits) -> int:
         """Return a token with probability softmax(logits / temperature).
 
-        It is the Gumbel-max trick (Gumbel 1954).
+        By the Gumbel-max trick (Gumbel 1954).
         """
         noise = self._random.gumbel(size=len(logits))
         return int(np.argmax(logits.astype(np.float64) / self._temperature + noise))

@@ -81,7 +81,7 @@ def _unused(model: Any, keys: Iterable[str]) -> list[str]:
 def _is_inside(modules: Mapping[str, Any], key: str) -> bool:
     """Return True if a weight belongs to a part that the model has.
 
-    It is a parameter of that part, or something within its layers.
+    It does if it is a parameter of that part, or within its layers.
     """
     parts = key.split(".")
     depth = len(parts)

@@ -139,7 +139,7 @@ def legal_positions(bins: Bins, cuts: Cuts) -> Ints:
 def bin_columns(bins: Bins, candidates: Ints) -> Ints:
     """Return the number of the depth whose bin holds each candidate, as (candidates, lengths).
 
-    It is -1 if no bin of that length holds the candidate.
+    If no bin of a length holds a candidate, its number is -1.
     """
     columns = np.full((len(candidates), len(bins.sizes)), -1, np.int64)
     for row in range(len(bins.sizes)):

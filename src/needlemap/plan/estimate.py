@@ -179,7 +179,7 @@ def _in_mode(settings: Settings, mode: str) -> Settings:
 def _bound(experiment: Experiment) -> int:
     """Return the haystack tokens that no choice of positions inside the depth bins can go below.
 
-    It is a sum over all repeats.
+    The tokens of all repeats are added up.
     """
     grid = experiment.grid
     edges = bin_edges(grid.depths)

@@ -60,7 +60,7 @@ class Shape:
 
     @classmethod
     def of_config(cls, path: Path) -> Shape:
-        """Read a Hugging Face config.json. Raises SettingsError."""
+        """Read a Hugging Face config.json. Raise SettingsError if it gives no shape."""
         try:
             config = read_json(read_regular(path))
             hidden = _size(config["hidden_size"])

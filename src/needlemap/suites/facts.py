@@ -271,7 +271,7 @@ def draw_story(
 def in_slots(random: Random, chain: Sequence[Move], slots: int) -> dict[int, Move]:
     """Return the facts of a chain by the number of their slot.
 
-    They are in any order, and one of them is in the first slot.
+    The facts are in any order, and one of them is in the first slot.
     """
     numbers = [0, *random.sample(range(1, slots), len(chain) - 1)]
     return dict(zip(numbers, random.sample(chain, len(chain)), strict=True))
@@ -280,7 +280,7 @@ def in_slots(random: Random, chain: Sequence[Move], slots: int) -> dict[int, Mov
 def walk(random: Random, people: Sequence[str], place: str, now: Mapping[str, str]) -> Move:
     """Return the fact that somebody goes to a place.
 
-    It is somebody who is not there already, unless all of them are.
+    If anybody is elsewhere now, it is one of those; if all people are there already, it is anybody.
     """
     absent_people = [person for person in people if now.get(person) != place]
     return Move("go", random.choice(absent_people or people), to=place)

@@ -129,7 +129,7 @@ class Ordinal(Task):
 def _numbered_reply(request: Request, sentences: int, number: int) -> str:
     """Return a reply by its number.
 
-    It is cached, because the replies next to the asked one are the same at all depths of a length.
+    Replies are cached, because those next to the asked one are the same at all depths of a length.
     """
     return reply(request, sentences, random=Random(number))
 

@@ -135,7 +135,7 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
 def prepare_haystacks(resolved: Resolved, repeats: Sequence[tuple[int, Grid]]) -> Experiment:
     """Build the trials of some repeats, each over its haystack at the cells of a grid.
 
-    Raises NeedlemapError.
+    Raise NeedlemapError if a prompt cannot be built.
     """
     experiment = _prepare_built(resolved, repeats)
     _refuse_unheard(experiment)

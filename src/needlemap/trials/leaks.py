@@ -63,10 +63,10 @@ class Held:
         return partial(self._holds, int(self.text.offsets[min(tokens, len(self.text))]))
 
     def _holds(self, stop: int, text: str) -> bool:
-        wanted = text.lower().encode("utf-8", "replace")
-        if not all(map(self._in_a_run, wanted.translate(_RUNS).split())):
+        word_bytes = text.lower().encode("utf-8", "replace")
+        if not all(map(self._in_a_run, word_bytes.translate(_RUNS).split())):
             return False
-        return self._text.find(wanted, 0, stop) >= 0
+        return self._text.find(word_bytes, 0, stop) >= 0
 
     def _in_a_run(self, run: bytes) -> bool:
         if run in self._runs:
@@ -76,10 +76,10 @@ class Held:
 
 
 def hidden_words(item: Item, scored: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return what must not stand in the haystack.
+    """Return the texts that must not stand in the haystack.
 
-    That is needles, keywords, answer, and what a scorer looks for; or what the item names, if its
-    answers are of a few kinds that the haystack is full of.
+    If the item names such texts, return these: its answers may be of a few kinds that the haystack
+    is full of. If not, return its needles, keywords and answer, and what a scorer looks for.
     """
     if item.unique is not None:
         return item.unique
@@ -127,8 +127,8 @@ def given_away(items: Iterable[Item], words: Sequence[str] = ()) -> list[str]:
         # The answer 'none' stands in every question that allows it.
         if reference.none and not reference.keywords:
             continue
-        wanted = words or reference.keywords or (reference.answer,)
-        if item.question not in questions and _gives_away(item.question, wanted):
+        right_words = words or reference.keywords or (reference.answer,)
+        if item.question not in questions and _gives_away(item.question, right_words):
             questions.add(item.question)
     return sorted(questions)
 
@@ -213,5 +213,5 @@ def valueless(distractors: int | Sequence[str], trials: Iterable[Trial]) -> list
 
 
 def _gives_away(question: str, texts: Sequence[str]) -> bool:
-    wanted = [text.strip().lower() for text in texts if text.strip()]
-    return bool(wanted) and all(text in question.lower() for text in wanted)
+    right_texts = [text.strip().lower() for text in texts if text.strip()]
+    return bool(right_texts) and all(text in question.lower() for text in right_texts)

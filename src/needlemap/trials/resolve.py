@@ -252,10 +252,10 @@ def make_feeder(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
     """
     if traits.render is None or traits.tokenizer is None:
         return None
-    own = load(traits.tokenizer, settings.model)
+    model_tokenizer = load(traits.tokenizer, settings.model)
     if settings.prompts_of:
-        return Feeder(own, traits.render)
-    counts = own.fingerprint == tokenizer.fingerprint
+        return Feeder(model_tokenizer, traits.render)
+    counts = model_tokenizer.fingerprint == tokenizer.fingerprint
     if counts and settings.framing_tokens:
         raise SettingsError(
             f"'{settings.model}' is fed token ids, its chat template's too. Leave --framing-tokens "
@@ -263,7 +263,7 @@ def make_feeder(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
         )
     if counts and not traits.whole:
         return None
-    return Feeder(own, traits.render, counts=counts)
+    return Feeder(model_tokenizer, traits.render, counts=counts)
 
 
 def make_reader(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Feeder | None:

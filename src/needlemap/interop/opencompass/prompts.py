@@ -37,7 +37,7 @@ class TokenLines:
     def background(self, repeat: int, target: int) -> Span:
         """Return the first `target` tokens of the lines in the order of a repeat.
 
-        They are fewer if the file is short. A target below 0 takes that many off the end of the
+        If the file is short, they are fewer. A target below 0 takes that many off the end of the
         first line, as the original's slice does.
         """
         if target > 0:
