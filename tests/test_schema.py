@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.records.folder import parsed
+from needlemap.records.folder import parse_record
 
 ROOT = Path(__file__).parent.parent
 
@@ -74,7 +74,7 @@ def test_a_newer_record_is_refused_in_words_and_a_torn_one_is_dropped(needlemap,
             in ended.stderr
         )
         assert "newer needlemap. In its source, type: python3 -m pip install ." in ended.stderr
-    assert parsed(line.encode()[: len(line) // 2]) is None
-    assert parsed(b'{"schema": true}') is None
+    assert parse_record(line.encode()[: len(line) // 2]) is None
+    assert parse_record(b'{"schema": true}') is None
     with pytest.raises(NeedlemapError, match="newer"):
-        parsed(b'{"schema": 99}')
+        parse_record(b'{"schema": 99}')

@@ -14,7 +14,7 @@ import needlemap
 from needlemap import untrusted
 from needlemap.interop.result_row import Fields
 from needlemap.models import Answer, Logprobs
-from needlemap.records.folder import parsed
+from needlemap.records.folder import parse_record
 from needlemap.records.record import Record
 from needlemap.untrusted import DEEPEST, MOST_WHOLE, OutOfBounds, clean_json, read_json
 
@@ -87,7 +87,7 @@ def test_what_counts_nothing_is_missing_whoever_sent_it(value: Any) -> None:
     assert Record(**PLACE, prompt_tokens=value).prompt_tokens is None
     if value == value and value not in (inf, 10**400):
         line = json.dumps({**PLACE, "schema": 1, "prompt_tokens": value}).encode()
-        record = parsed(line)
+        record = parse_record(line)
         assert record is not None
         assert record.prompt_tokens is None
 

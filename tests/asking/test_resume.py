@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from needlemap.records import folder as store
-from needlemap.records.folder import RunFolder, parsed, records_files
+from needlemap.records.folder import RunFolder, parse_record, records_files
 from needlemap.records.record import Record
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -33,9 +33,9 @@ def test_what_was_scored_is_read_once_whatever_is_left_to_ask(typed, monkeypatch
 
     def counted(line: bytes) -> Record | None:
         read[line] += 1
-        return parsed(line)
+        return parse_record(line)
 
-    monkeypatch.setattr(store, "parsed", counted)
+    monkeypatch.setattr(store, "parse_record", counted)
     typed("run", *BM25, "--depths", depths)
     assert {read[line] for line in lines} == {1}
     read.clear()

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.records.folder import RunFolder, parsed
+from needlemap.records.folder import RunFolder, parse_record
 
 KILLS = int(os.environ.get("NEEDLEMAP_KILLS", "3"))
 CONCURRENCY = 4
@@ -40,7 +40,7 @@ def readable(run: Path) -> int:
     for file in run.glob("records-*.jsonl"):
         *whole, _ = file.read_bytes().split(b"\n")
         lines += whole
-    assert all(map(parsed, lines))
+    assert all(map(parse_record, lines))
     return len(lines)
 
 

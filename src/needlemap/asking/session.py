@@ -40,7 +40,7 @@ from needlemap.plan.cover import ALONE
 from needlemap.records.families import kind_of
 from needlemap.records.folder import Kept, RunFolder, Writer
 from needlemap.records.loaded import closed_book_records
-from needlemap.records.origin import is_ours, signed
+from needlemap.records.origin import is_ours, sign
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile, RunHaystack, RunTokenizer
 from needlemap.scorers import Scorer
@@ -137,7 +137,7 @@ class Session:
         if any(about.settings.get(name) != value for name, value in names.items()):
             renamed = about.with_settings(names)
             with closing(Writer(self.folder)) as writer:
-                writer.describe(signed(renamed) if is_ours(about) else renamed)
+                writer.describe(sign(renamed) if is_ours(about) else renamed)
 
     async def run(
         self, model: Model | None, watcher: TrialObserver, *, close: bool = True
@@ -435,7 +435,7 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
         ],
         **{name: value for name, value in where_known.items() if value},
     )
-    return signed(run_file)
+    return sign(run_file)
 
 
 def _label_and_step(settings: Settings, earlier: RunFile | None) -> dict[str, Any]:

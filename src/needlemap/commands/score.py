@@ -30,7 +30,7 @@ from needlemap.models.thinking import parted
 from needlemap.records import RunFile, how_to_score
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import load_run
-from needlemap.records.origin import CheckedRun, check_origin, signed
+from needlemap.records.origin import CheckedRun, check_origin, sign
 from needlemap.records.record import Record
 from needlemap.reports.run_notes import judge_lines
 from needlemap.scorers import Score, Scorer, find_scorer, rule_of
@@ -424,6 +424,6 @@ def _about(run: CheckedRun, target: RunFolder, experiment: Experiment) -> RunFil
         ]
     about = run.about.model_copy(update={"scorer": scorer, "earlier_scorers": earlier_scorers})
     settings = experiment.settings
-    return signed(
+    return sign(
         about.with_settings({"scorer": settings.scorer, "scorer_options": settings.scorer_options})
     )

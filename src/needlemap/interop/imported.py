@@ -26,7 +26,7 @@ from needlemap.interop.sources import ResultsFile, is_other_tools, read
 from needlemap.records.families import begin_families
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import Loaded
-from needlemap.records.origin import signed
+from needlemap.records.origin import sign
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.records.results import ResultsReader
 from needlemap.records.run_file import (
@@ -403,4 +403,4 @@ def write(run: Imported, path: Path) -> None:
             file.writelines(record.line() for record in run.records)
             file.flush()
             os.fsync(file.fileno())
-        writer.describe(signed(run.about))
+        writer.describe(sign(run.about))

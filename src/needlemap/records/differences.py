@@ -15,9 +15,9 @@ SUBJECT = marked("model_identity")
 # Settings that change no answer, or that are compared as the scorer's.
 _WITHOUT_EFFECT = with_role("grid", "free", "scored")
 _ABSENT = "not set"
-_LONGEST = 60
-# Of a hash.
-_DIGITS = 8
+# Letters of a value in the line of differences.
+_MOST_LETTERS = 60
+_HASH_DIGITS = 8
 
 
 def contrast(first: RunFile, second: RunFile) -> dict[str, tuple[Any, Any]]:
@@ -30,10 +30,10 @@ def contrast(first: RunFile, second: RunFile) -> dict[str, tuple[Any, Any]]:
         name: (first.settings.get(name, _ABSENT), second.settings.get(name, _ABSENT))
         for name in names
     }
-    pairs["tokenizer"] = _brief(first.tokenizer), _brief(second.tokenizer)
-    pairs["haystacks"] = _first(first.haystacks), _first(second.haystacks)
+    pairs["tokenizer"] = _name_with_hash(first.tokenizer), _name_with_hash(second.tokenizer)
+    pairs["haystacks"] = _first_haystack(first.haystacks), _first_haystack(second.haystacks)
     if first.scorer != second.scorer:
-        labels = _scorer(first.scorer), _scorer(second.scorer)
+        labels = _scorer_label(first.scorer), _scorer_label(second.scorer)
         # Scorers with the same label differ by their rules alone.
         if labels[0] == labels[1]:
             labels = (
@@ -56,31 +56,31 @@ def phrase(differences: Differences) -> str:
     "seed (0, 1); needle ('', 'A fact.')"
     """
     return "; ".join(
-        f"{name} ({_short(first)}, {_short(second)})"
+        f"{name} ({_shortened_value(first)}, {_shortened_value(second)})"
         for name, (first, second) in differences.items()
     )
 
 
-def _brief(part: RunTokenizer | RunHaystack) -> str:
-    """Return a name with the start of its hash, which is what people can compare."""
+def _name_with_hash(part: RunTokenizer | RunHaystack) -> str:
+    """Return a name with the start of its hash, because people can compare that."""
     digest = part.fingerprint if isinstance(part, RunTokenizer) else part.sha256
-    return f"{part.name} {digest.rpartition(':')[2][:_DIGITS]}".strip()
+    return f"{part.name} {digest.rpartition(':')[2][:_HASH_DIGITS]}".strip()
 
 
-def _first(haystacks: Sequence[RunHaystack]) -> str:
-    """Return the first haystack, with dots for those of further repeats."""
+def _first_haystack(haystacks: Sequence[RunHaystack]) -> str:
+    """Return the label of the first haystack, with dots if further repeats have haystacks."""
     if not haystacks:
         return ""
     dots = " ..." if len(haystacks) > 1 else ""
-    return _brief(haystacks[0]) + dots
+    return _name_with_hash(haystacks[0]) + dots
 
 
-def _scorer(scorer: RuledScorer) -> str:
+def _scorer_label(scorer: RuledScorer) -> str:
     """Return a scorer's name and the options that were set."""
     options = [f"{name}={value!r}" for name, value in scorer.options.items() if value]
     return " ".join([scorer.name, *options])
 
 
-def _short(value: Any) -> str:
+def _shortened_value(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 3]}..."

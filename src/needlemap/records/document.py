@@ -20,12 +20,12 @@ from needlemap.files import is_regular, read_regular, write_whole
 from needlemap.untrusted import read_json
 
 M = TypeVar("M", bound=BaseModel)
-# Folders that an error lists.
-_SHOWN = 3
+# Folders that an error message lists.
+_MOST_FOLDERS = 3
 # Numbers of documents have 64 bits.
-_BEYOND = 2**63
+_MORE_THAN_64_BITS = 2**63
 # Larger whole numbers may not be a float.
-_LARGEST = 10**300
+_LARGEST_FLOAT = 10**300
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +55,32 @@ class DocumentKind(Generic[M]):
     def read(self, folder: Path) -> M:
         """Return a folder's document.
 
-        Raises NeedlemapError if there is none, or if it cannot be read.
+        Raise NeedlemapError if the folder has none, or if it cannot be read.
         """
         file = folder / self.file
         if not is_regular(file):
-            inner = sorted(str(path.parent) for path in folder.glob(f"*/{self.file}"))
-            inside = ""
-            if inner:
-                inside = f" {self.name.title()}s in it: {', '.join(inner[:_SHOWN])}."
-            raise NeedlemapError(f"No {self.name} at '{folder}': it holds no {self.file}.{inside}")
+            folders = sorted(str(path.parent) for path in folder.glob(f"*/{self.file}"))
+            hint = ""
+            if folders:
+                hint = f" {self.name.title()}s in it: {', '.join(folders[:_MOST_FOLDERS])}."
+            raise NeedlemapError(f"No {self.name} at '{folder}': it holds no {self.file}.{hint}")
+
         text = read_regular(file)
         self._check_content(text, folder)
         try:
             return self.model.model_validate_json(text, strict=True)
         except ValidationError as error:
-            raise self._no_document(folder, what_is_wrong(error)) from None
+            raise self._no_document(folder, describe_error(error)) from None
 
     def write(self, folder: Path, document: M) -> None:
         """Write a folder's document completely or not at all."""
         write_json(folder / self.file, document.model_dump(mode="json"))
 
     def _check_content(self, text: bytes, folder: Path) -> None:
-        """Raise NeedlemapError for a version that is not read, and for numbers out of bounds.
+        """Raise NeedlemapError if a text cannot be read as a document.
 
-        So it does for a text that names no version.
+        That is if it is not JSON, if it names no version or one that is not read, or if a number
+        is out of bounds.
         """
         try:
             content = dict(read_json(text))
@@ -88,6 +90,7 @@ class DocumentKind(Generic[M]):
             raise self._no_document(folder, f"it is no JSON ({where}: {error.msg})") from None
         except (ValueError, KeyError, TypeError, OverflowError):
             raise self._no_document(folder, "it names no schema that can be read") from None
+
         if version > self.schema:
             raise NeedlemapError(
                 f"{self.name.title()} '{folder}' was written by a newer needlemap (schema "
@@ -98,12 +101,15 @@ class DocumentKind(Generic[M]):
                 f"{self.name.title()} '{folder}' was written by an earlier needlemap (schema "
                 f"{version}, this one reads {self.schema}). Give another folder."
             )
+
         if self.any_numbers:
             return
         # Code that divides by, formats or draws a number may raise if it is not finite.
-        odd = first_odd_number(content)
-        if odd is not None:
-            raise self._no_document(folder, f"it holds the number {odd:.6g}, which nothing counts")
+        number = first_odd_number(content)
+        if number is not None:
+            raise self._no_document(
+                folder, f"it holds the number {number:.6g}, which nothing counts"
+            )
 
     def _no_document(self, folder: Path, why: str) -> NeedlemapError:
         article = "an" if self.name[0] in "aeiou" else "a"
@@ -113,24 +119,26 @@ class DocumentKind(Generic[M]):
 def first_odd_number(value: Any) -> float | None:
     """Return the first number in a JSON value that is not finite or has more than 64 bits.
 
-    It is returned as a float; None if there is none.
+    The number is returned as a float. If all numbers are in bounds, None is returned.
 
     >>> first_odd_number({"a": [1, 2.5, {"b": 10**30}]}), first_odd_number({"a": True})
     (1e+30, None)
     """
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
+    values = [value]
+    while values:
+        value = values.pop()
         if isinstance(value, dict):
-            waiting.extend(value.values())
+            values.extend(value.values())
         elif isinstance(value, list):
-            waiting.extend(value)
-        elif isinstance(value, int | float) and not -_BEYOND < value < _BEYOND:
-            return float(value) if isinstance(value, float) or abs(value) < _LARGEST else inf
+            values.extend(value)
+        elif (
+            isinstance(value, int | float) and not -_MORE_THAN_64_BITS < value < _MORE_THAN_64_BITS
+        ):
+            return float(value) if isinstance(value, float) or abs(value) < _LARGEST_FLOAT else inf
     return None
 
 
-def what_is_wrong(error: ValidationError) -> str:
+def describe_error(error: ValidationError) -> str:
     """Return in words why a text does not have a document's shape."""
     problems = error.errors(include_url=False, include_context=False)
     missing = [

@@ -78,7 +78,7 @@ class Families:
 
     @property
     def kind(self) -> RunKind:
-        """Return which command made the families, by the documents in the folder."""
+        """Return the command that made the families, by the documents in the folder."""
         if self.is_plain:
             return "run"
         kind: RunKind
@@ -88,7 +88,7 @@ class Families:
         return "suite"
 
     @property
-    def begun(self) -> list[str]:
+    def started_names(self) -> list[str]:
         """Return the names of the families that have a run."""
         if self.is_plain:
             return list(self.names)
@@ -97,15 +97,15 @@ class Families:
     @property
     def folders(self) -> list[Path]:
         """Return the folders of the families that have a run."""
-        return [self.folder(name) for name in self.begun]
+        return [self.folder(name) for name in self.started_names]
 
     def folder(self, name: str) -> Path:
-        """Return a family's folder, which may not exist yet."""
+        """Return the path of a family's folder, which may not exist yet."""
         return self.path / name
 
 
 def kind_of(folder: Path) -> RunKind:
-    """Return which command made a family's folder; 'run' for a folder that is no family's."""
+    """Return the command that made a family's folder, or 'run' if no family has the folder."""
     # A broken suite.json above a run does not concern the run.
     with suppress(NeedlemapError):
         families = families_of(folder.parent)
@@ -115,9 +115,9 @@ def kind_of(folder: Path) -> RunKind:
 
 
 def families_of(path: str | Path) -> Families:
-    """Return the families of a run's folder, by its suite.json; one if there is none.
+    """Return the families that a run's suite.json names, or one family if it has no suite.json.
 
-    Raises NeedlemapError for a suite.json that is not one of ours.
+    Raise NeedlemapError if the suite.json is not one of ours.
     """
     path = Path(path)
     if not SUITE.is_in(path):
@@ -148,23 +148,24 @@ def begin_families(
     names: tuple[str, ...],
     scores: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Families:
-    """Write suite.json for several families, or return those of an earlier start.
+    """Write suite.json for several families, or return the families of an earlier start.
 
-    Raises NeedlemapError for a folder that holds other families.
+    Raise NeedlemapError if the folder holds other families.
     """
     families = Families(path, suite, names=names, scores=scores or {})
     if not families.is_plain and is_regular(path / RUN_FILE):
         raise NeedlemapError(f"'{path}' holds a run, not a suite. Give another folder with -o.")
 
-    earlier = families_of(path)
-    if not earlier.is_plain:
-        if earlier != families:
+    earlier_families = families_of(path)
+    if not earlier_families.is_plain:
+        if earlier_families != families:
             title = f"'{suite}' ({', '.join(names)})" if suite else "a run with one family"
+            earlier_names = ", ".join(earlier_families.names)
             raise NeedlemapError(
-                f"'{path}' holds suite '{earlier.suite}' ({', '.join(earlier.names)}), not "
-                f"{title}. Give another folder with -o."
+                f"'{path}' holds suite '{earlier_families.suite}' ({earlier_names}), not {title}. "
+                f"Give another folder with -o."
             )
-        return earlier
+        return earlier_families
 
     if not families.is_plain:
         make_folder(path)
@@ -179,7 +180,7 @@ def begin_families(
     return families
 
 
-def begun_meanwhile(path: Path) -> NeedlemapError:
+def concurrent_start_error(path: Path) -> NeedlemapError:
     """Return the error of two starts at once on a new folder, on a file system without locks."""
     return NeedlemapError(
         f"'{path}' was begun by another needlemap meanwhile. Type the same again to go on with it, "

@@ -124,7 +124,7 @@ class _ReadFile:
             stream.seek(self.size)
             # Line by line, as a file may be larger than memory.
             for line in lines_of(stream):
-                record = parsed(line)
+                record = parse_record(line)
                 is_whole = line.endswith(b"\n")
                 if is_whole:
                     self.size += len(line)
@@ -172,7 +172,10 @@ class RunFolder:
 
     @property
     def run_file(self) -> RunFile | None:
-        """Return run.json; None if there is none. Raise NeedlemapError if it cannot be read."""
+        """Return run.json, or None if the folder has none.
+
+        Raise NeedlemapError if it cannot be read.
+        """
         return self.about() if self.exists else None
 
     def records(self, *, texts: bool = True) -> Iterator[Record]:
@@ -203,24 +206,21 @@ class RunFolder:
         about = self.run_file
         for file in records_files(self.path):
             yield from self.records_in(file, about, texts=texts)
-        odd = [file.name for file in self.path.glob(RECORDS) if not is_regular(file)]
-        self.left_out.odd = tuple(sorted(odd))
+        odd_names = [file.name for file in self.path.glob(RECORDS) if not is_regular(file)]
+        self.left_out.odd = tuple(sorted(odd_names))
 
     def records_in(
         self, file: Path, about: RunFile | None, *, texts: bool = True
     ) -> Iterator[Record]:
         """Yield a file's readable records of this run. Count others in `left_out`."""
         for record in self._every_in(file, texts):
-            if is_of(record, about):
+            if belongs_to(record, about):
                 yield record
             else:
                 self.left_out.foreign += 1
 
     def _every_in(self, file: Path, texts: bool) -> Iterator[Record]:
-        """Yield a file's readable records, whatever run they are of.
-
-        Count all other lines in `left_out`.
-        """
+        """Yield a file's readable records of any run, and count all other lines in `left_out`."""
         has_no_texts = self._keeps is Kept.OUTLINES
         if self._keeps is Kept.NOTHING or (texts and has_no_texts):
             reading = _ReadFile()
@@ -240,7 +240,7 @@ def records_files(folder: Path) -> list[Path]:
     return sorted(filter(is_regular, folder.glob(RECORDS)), key=lambda file: file.name)
 
 
-def is_of(record: Record, about: RunFile | None) -> bool:
+def belongs_to(record: Record, about: RunFile | None) -> bool:
     """Return True if a record belongs to the run of that run.json, by the hash of its settings."""
     # Imported records have no such hash.
     if about is None or about.imported is not None:
@@ -315,9 +315,9 @@ def _retrieve_error(writing: asyncio.Future[None]) -> None:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]
 
 
 def _sync(folder: Path) -> None:
@@ -332,10 +332,10 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def parsed(line: bytes) -> Record | None:
-    """Return a line's record; None for a line that is not a record.
+def parse_record(line: bytes) -> Record | None:
+    """Return a line's record, or None if the line is not a record.
 
-    Raises NeedlemapError for a record of a newer needlemap.
+    Raise NeedlemapError if a newer needlemap wrote the record.
     """
     try:
         check_parts(parts_in(line), len(line))
@@ -344,6 +344,7 @@ def parsed(line: bytes) -> Record | None:
     except ValueError:
         record = None
         schema = _schema(line)
+
     if schema > SCHEMA:
         raise NeedlemapError(
             f"A record was written by a newer needlemap (schema {schema}, this one reads up to "
@@ -353,7 +354,7 @@ def parsed(line: bytes) -> Record | None:
 
 
 def _schema(line: bytes) -> int:
-    """Return the schema of a line that is not a record of ours; 0 if it has none."""
+    """Return the schema of a line that is not a record of ours, or 0 if it names none."""
     try:
         value = read_json(line)
     except ValueError:
@@ -363,7 +364,7 @@ def _schema(line: bytes) -> int:
 
 
 def scorer_of(record: Record) -> RuledScorer | None:
-    """Return a record's scorer as run.json names it; None if nothing was scored."""
+    """Return a record's scorer as run.json names it, or None if nothing was scored."""
     scorer = record.scorer
     if scorer is None:
         return None

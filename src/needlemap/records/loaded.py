@@ -107,7 +107,7 @@ class Loaded:
         settings = about.named
         map = make_map(
             self.prompts,
-            model=about.called,
+            model=about.model_label,
             tokenizer=printable(about.tokenizer.name, line=True),
             task=printable(settings.task, line=True),
             scorer=printable(about.scorer.name, line=True),
@@ -119,9 +119,9 @@ class Loaded:
 
 
 def load_run(folder: RunFolder | str | Path, *, texts: bool = True) -> Loaded:
-    """Read a run. texts: False if outlines of its records are enough, as for its map.
+    """Read a run, or raise NeedlemapError if there is none or it cannot be read.
 
-    Raises NeedlemapError if there is no run, or if it cannot be read.
+    texts: False if outlines of its records are enough, as for its map.
     """
     folder = folder if isinstance(folder, RunFolder) else RunFolder(folder)
     records = tuple(latest_records(folder.records(texts=texts)))
@@ -129,12 +129,12 @@ def load_run(folder: RunFolder | str | Path, *, texts: bool = True) -> Loaded:
         path=folder.given,
         about=folder.about(),
         records=records,
-        notes=(*folder.left_out.notes(), *_shorter(records)),
+        notes=(*folder.left_out.notes(), *short_prompt_notes(records)),
         folder=folder,
     )
 
 
-def _shorter(records: Sequence[Record]) -> list[str]:
+def short_prompt_notes(records: Sequence[Record]) -> list[str]:
     """Return a note if prompts are shorter than their length because the haystack ended."""
     lengths: list[int] = []
     tokens: list[int] = []
@@ -144,12 +144,13 @@ def _shorter(records: Sequence[Record]) -> list[str]:
             tokens.append(record.prompt.tokens)
     if not lengths:
         return []
-    first = min(lengths)
-    longest = max(tokens)
+
+    shortest_length = min(lengths)
+    most_tokens = max(tokens)
     prompts = counted(len(lengths), "prompt")
     return [
-        f"the haystack ended: {prompts} from length {first:,} on are shorter than their length, "
-        f"the longest has {longest:,} tokens: no effective length is taken from there"
+        f"the haystack ended: {prompts} from length {shortest_length:,} on are shorter than their "
+        f"length, the longest has {most_tokens:,} tokens: no effective length is taken from there"
     ]
 
 
@@ -163,8 +164,11 @@ def closed_book_records(folder: RunFolder, *, texts: bool = True) -> Iterator[Re
         yield from folder.records_in(file, folder.run_file, texts=texts)
 
 
-def kept(folder: RunFolder) -> list[Record]:
-    """Return the last scored record of each question without a haystack, else its first record."""
+def closed_book_answers(folder: RunFolder) -> list[Record]:
+    """Return one record of each question that was sent without a haystack.
+
+    It is the last that was scored or, if none was scored, the first.
+    """
     records: dict[str, Record] = {}
     for record in closed_book_records(folder):
         if record.is_skipped:
@@ -177,10 +181,10 @@ def kept(folder: RunFolder) -> list[Record]:
 def freeze(families: Families, out: Path) -> int:
     """Write a run's golden, and return its size in bytes.
 
-    Raises NeedlemapError for a run that is not finished or too large, and for a folder that holds
+    Raise NeedlemapError if the run is not finished, if it is too large, or if the folder holds
     anything else.
     """
-    runs = {name: load_run(families.folder(name)) for name in families.begun}
+    runs = {name: load_run(families.folder(name)) for name in families.started_names}
     files: dict[Path, bytes] = {}
     for name, run in runs.items():
         _check_finished(run)
@@ -191,6 +195,7 @@ def freeze(families: Families, out: Path) -> int:
         files[out / name / GOLDEN_RECORDS] = b"".join(map(_golden_line, records))
     if not families.is_plain:
         files[out / SUITE_FILE] = read_regular(families.path / SUITE_FILE)
+
     size = sum(map(len, files.values()))
     if size > MOST_GOLDEN:
         trials = sum(len(run.records) for run in runs.values())
@@ -200,7 +205,8 @@ def freeze(families: Families, out: Path) -> int:
             f"{trials * MOST_GOLDEN // size:,} have room. Give fewer --lengths, --depths or "
             f"--repeats, or leave --logprobs out."
         )
-    _check_free(out, set(files))
+
+    _check_output_folder(out, set(files))
     for file, data in files.items():
         make_folder(file.parent)
         write_whole(file, data)
@@ -208,7 +214,7 @@ def freeze(families: Families, out: Path) -> int:
 
 
 def _check_finished(run: Loaded) -> None:
-    """Raise NeedlemapError for a run that lacks answers, and for another tool's."""
+    """Raise NeedlemapError if a run lacks answers, or if another tool made it."""
     if run.about.imported:
         raise NeedlemapError(
             f"'{run.path}' was imported: its prompts cannot be built again, so no test can ask."
@@ -220,7 +226,7 @@ def _check_finished(run: Loaded) -> None:
         )
 
 
-def _check_free(out: Path, files: set[Path]) -> None:
+def _check_output_folder(out: Path, files: set[Path]) -> None:
     """Raise NeedlemapError if a folder holds anything but an earlier golden of these files."""
     refuse_link(out)
     if not out.exists():

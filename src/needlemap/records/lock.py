@@ -39,11 +39,11 @@ def hold_folder(folder: Path | None) -> Iterator[None]:
     writable: the code that writes reports it. Raises NeedlemapError if another run holds it.
     """
     lock: IO[bytes] | None = None
-    missing: list[Path] = []
+    missing_folders: list[Path] = []
     with suppress(OSError):
         if folder is not None:
-            missing = [path for path in (folder, *folder.parents) if not path.exists()]
-            lock = _made_and_locked(folder)
+            missing_folders = [path for path in (folder, *folder.parents) if not path.exists()]
+            lock = _make_and_lock(folder)
     if folder is None or lock is None:
         yield
         return
@@ -56,15 +56,16 @@ def hold_folder(folder: Path | None) -> Iterator[None]:
         with suppress(OSError):
             (folder / LOCK).unlink()
             # Fails at the first that is not empty.
-            for path in missing:
+            for path in missing_folders:
                 path.rmdir()
         lock.close()
 
 
 def lock_folder(folder: Path) -> IO[bytes] | None:
-    """Lock a folder for as long as the returned file is open; None if this command holds it.
+    """Lock a folder for as long as the returned file is open.
 
-    Raises NeedlemapError if another run holds it.
+    If this command holds the folder already, None is returned. If another run holds it,
+    NeedlemapError is raised.
     """
     if _HELD.get() and _identity(folder) in _HELD.get():
         return None
@@ -97,7 +98,7 @@ def is_held(folder: Path) -> bool:
     return False
 
 
-def _made_and_locked(folder: Path) -> IO[bytes] | None:
+def _make_and_lock(folder: Path) -> IO[bytes] | None:
     """Make and lock a folder, which another command may delete between the two."""
     while True:
         make_folder(folder)

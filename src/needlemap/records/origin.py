@@ -52,7 +52,7 @@ class CheckedRun:
     def of(cls, path: Path, trusted: bool = False) -> CheckedRun:
         """Open a run that this user started on this machine, or trusts.
 
-        Raises NeedlemapError for any other run, for an imported one, and if there is none.
+        Raise NeedlemapError if there is no run, if it is any other run, or if it was imported.
         """
         folder = RunFolder(path)
         about = folder.about()
@@ -76,8 +76,8 @@ class CheckedRun:
         return checked({**self.about.settings, **instead}, str(self.folder.path / RUN_FILE))
 
 
-def signed(about: RunFile) -> RunFile:
-    """Return run.json with a signature of its settings; unchanged if this user has no key."""
+def sign(about: RunFile) -> RunFile:
+    """Return run.json with a signature of its settings, or unchanged if this user has no key."""
     signature = _signature(_signed_part(about), make=True)
     return about.model_copy(update={"signed": signature}) if signature else about
 
@@ -109,11 +109,11 @@ def _refuse_stranger(path: Path, about: RunFile, trusted: bool) -> None:
         return
     raise NeedlemapError(
         f"'{path}' was not begun by you on this machine. Going on follows what its {RUN_FILE} "
-        f"says: {'; '.join(followed(about))}. If you trust that, type the same with {TRUST}"
+        f"says: {'; '.join(describe_effects(about))}. If you trust that, type the same with {TRUST}"
     )
 
 
-def followed(about: RunFile) -> list[str]:
+def describe_effects(about: RunFile) -> list[str]:
     """Return in words what a run's settings make this machine open or send requests to."""
     settings = about.settings
     model = about.named.model
@@ -144,7 +144,7 @@ def _signed_part(about: RunFile) -> Any:
 
 
 def _signature(part: Any, *, make: bool) -> str:
-    """Return the HMAC-SHA-256 of JSON; '' without a key.
+    """Return the HMAC-SHA-256 of JSON, or '' if there is no key.
 
     make: whether to create the key if there is none.
     """
@@ -156,7 +156,7 @@ def _signature(part: Any, *, make: bool) -> str:
 
 
 def _key(make: bool) -> bytes:
-    """Return this user's key; b'' if there is none.
+    """Return this user's key, or b'' if there is none.
 
     make: whether to create the key if there is none.
     """

@@ -306,28 +306,28 @@ class Record(BaseModel):
 
     @property
     def asked_usd(self) -> float | None:
-        """Return the cost of all its attempts; None if no price is known."""
+        """Return the cost of all its attempts, or None if no price is known."""
         if not self.unread.attempts:
             return self.usd
         return summed([self.unread.usd, self.usd if self.answer is not None else 0.0])
 
     @property
     def judge_usd(self) -> float | None:
-        """Return the cost of judging the answer; None if no price is known."""
+        """Return the cost of judging the answer, or None if no price is known."""
         return self.scorer.usd if self.scorer else 0.0
 
     @property
     def own_tokens(self) -> int:
-        """Return the prompt's tokens by our own count, in the model's vocabulary; 0 if unknown."""
+        """Return the prompt's tokens by our count in the model's vocabulary, or 0 if unknown."""
         if self.prompt is None:
             return 0
         return self.prompt.fed_tokens or self.prompt.tokens
 
     @property
     def sent_tokens(self) -> int | None:
-        """Return the prompt's tokens as the server counted them, else as we did.
+        """Return the prompt's tokens as the server counted them or, if it did not, as we did.
 
-        None if neither is known.
+        If neither count is known, None is returned.
         """
         if self.prompt_tokens is not None:
             return self.prompt_tokens
@@ -337,11 +337,11 @@ class Record(BaseModel):
     def all_tokens(self) -> int | None:
         """Return the tokens of all prompts that were sent for the trial.
 
-        None if those of its own prompt are unknown.
+        If the tokens of its own prompt are unknown, None is returned.
         """
         if self.sent_tokens is None:
             return None
-        return self.sent_tokens + sum(other.tokens or 0 for other in self.beside)
+        return self.sent_tokens + sum(passage.tokens or 0 for passage in self.beside)
 
     def line(self) -> bytes:
         """Return its JSON line."""
@@ -373,8 +373,8 @@ def share_field_names(record: Record) -> Record:
 def outline(record: Record, shared: dict[Any, Any]) -> Record:
     """Return a record that takes a quarter of the memory, to resume its run and to draw its map.
 
-    Long texts are left out. `answer` and `thinking` are `TEXT` if they hold more than white space,
-    else ''. shared: parts of other outlines, which are used again if they are equal.
+    Long texts are left out. If `answer` and `thinking` hold more than white space, they become
+    `TEXT`, else ''. shared: parts of other outlines, which are used again if they are equal.
     """
     fields = {
         **record.__dict__,
@@ -385,25 +385,25 @@ def outline(record: Record, shared: dict[Any, Any]) -> Record:
         "needles": tuple(
             _NeedleOutline.of({**needle.__dict__, **_NO_TEXTS}) for needle in record.needles
         ),
-        "answer": _shortened(record.answer),
-        "thinking": _shortened(record.thinking),
+        "answer": _outline_text(record.answer),
+        "thinking": _outline_text(record.thinking),
         "beside": tuple(other.model_copy(update={"nats": ()}) for other in record.beside),
         "scorer": _scorer_outline(record.scorer, shared),
         "prompt": _prompt_outline(record.prompt),
         "unread": _shared_unread(record.unread, shared),
     }
-    common = {name: fields.pop(name) for name in _COMMON}
-    common = shared.setdefault(("common", *common.values()), common)
-    return _RecordOutline.of(fields, common)
+    common_fields = {name: fields.pop(name) for name in _COMMON}
+    common_fields = shared.setdefault(("common", *common_fields.values()), common_fields)
+    return _RecordOutline.of(fields, common_fields)
 
 
 def _scorer_outline(scorer: ScorerRecord | None, shared: dict[Any, Any]) -> ScorerRecord | None:
     if scorer is None:
         return None
     why = {name: value for name, value in scorer.why.items() if name != "found"}
-    outlined = scorer.model_copy(update={"why": why, "native": None})
-    key = "scorer", str(tuple(getattr(outlined, name) for name in ScorerRecord.model_fields))
-    result: ScorerRecord = shared.setdefault(key, outlined)
+    scorer_outline = scorer.model_copy(update={"why": why, "native": None})
+    key = "scorer", str(tuple(getattr(scorer_outline, name) for name in ScorerRecord.model_fields))
+    result: ScorerRecord = shared.setdefault(key, scorer_outline)
     return result
 
 
@@ -490,40 +490,42 @@ _WITHOUT_TEXTS: dict[str, Any] = {"finished_at": "", "logprobs": None, "error": 
 _NO_TEXTS = {"text": "", "before": "", "after": ""}
 
 
-def _shortened(text: str | None) -> str | None:
+def _outline_text(text: str | None) -> str | None:
     if text is None:
         return None
     return TEXT if text and not text.isspace() else ""
 
 
 def costs_of(records: Iterable[Record], names: Iterable[str] = ()) -> dict[str, float | None]:
-    """Return costs of several records, to six decimals; None for a cost that none of them has.
+    """Return the summed costs of several records, to six decimals, by name.
+
+    If no record has a cost, its sum is None.
 
     names: the costs, by default all. `usd` is of the model's answers and of attempts that could not
     be read. `seconds` is latency, which overlaps between lanes.
     """
-    counted = list(records)
+    all_records = list(records)
     costs: dict[str, float | None] = {}
     for name in names or _COSTS:
-        total = summed(map(_COSTS[name], counted), of_known=True)
+        total = summed(map(_COSTS[name], all_records), of_known=True)
         costs[name] = None if total is None else round(total, 6)
     return costs
 
 
 _COSTS: dict[str, Callable[[Record], float | None]] = {
     "prompt_tokens": lambda record: None if record.latency_s is None else record.all_tokens,
-    "cached_tokens": lambda record: _with_beside(record, "cached_tokens"),
-    "planned_tokens": lambda record: _with_beside(record, "shared_tokens"),
+    "cached_tokens": lambda record: _sum_of_prompts(record, "cached_tokens"),
+    "planned_tokens": lambda record: _sum_of_prompts(record, "shared_tokens"),
     "completion_tokens": attrgetter("completion_tokens"),
     "thinking_tokens": attrgetter("thinking_tokens"),
     "usd": attrgetter("asked_usd"),
     "judge_usd": attrgetter("judge_usd"),
-    "seconds": lambda record: _with_beside(record, "latency_s"),
+    "seconds": lambda record: _sum_of_prompts(record, "latency_s"),
 }
 
 
-def _with_beside(record: Record, name: str) -> float | None:
-    """Return a record's amount with that of the item's other prompts; None if it has none."""
+def _sum_of_prompts(record: Record, name: str) -> float | None:
+    """Return the sum of an amount over all prompts of a record, or None if no prompt has it."""
     amounts = [getattr(part, name) for part in (record, *record.beside)]
     return summed(amounts, of_known=True)
 

@@ -36,7 +36,7 @@ def how_to_score(path: str, scorer: RuledScorer) -> str:
 
 
 def outdated(path: str, about: RunFile) -> list[str]:
-    """Return a note if a run's scores follow an earlier rule of its scorer; [] if not."""
+    """Return a note if a run's scores follow an earlier rule of its scorer, else none."""
     scorer = about.scorer
     rule = scorer.rule
     # A scorer may not be installed here, or may be a plug-in that cannot be imported.

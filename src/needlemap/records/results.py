@@ -25,13 +25,16 @@ class ResultsReader:
 
         metric: the score that counts in a log with several; '' for the first one.
 
-        Raises NeedlemapError if they cannot be read.
+        Raise NeedlemapError if they cannot be read.
         """
         raise NotImplementedError
 
 
 def reader_of(path: Path) -> ResultsReader | None:
-    """Return the reader of the results at a path; None for a run of ours or an unknown format."""
+    """Return the reader of the results at a path.
+
+    If the path holds a run of ours, or if no reader knows the format, None is returned.
+    """
     if is_run_folder(path):
         return None
     for name in installed("results"):

@@ -45,8 +45,8 @@ class RunSettings(BaseModel):
     scope: Literal["these", "new"] = "these"
 
 
-def _readable(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings that reports can read. Raise ValueError, which pydantic catches."""
+def _check_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings, or raise ValueError for pydantic if reports cannot read them."""
     try:
         RunSettings.model_validate(settings, strict=True)
     except ValidationError as error:
@@ -118,8 +118,8 @@ RunCell = tuple[_Length, _Depth, list[_Repeat]]
 RunPlace = tuple[_Length, _Depth, _Repeat]
 
 
-def _known(kind: str) -> str:
-    """Return a kind that this version reads. Raise ValueError, which pydantic catches."""
+def _check_kind(kind: str) -> str:
+    """Return a kind, or raise ValueError for pydantic if this version does not read it."""
     if kind not in get_args(RunKind):
         raise ValueError(
             f"this version reads {', '.join(get_args(RunKind))}, not '{kind}'. {NEWER}"
@@ -127,8 +127,8 @@ def _known(kind: str) -> str:
     return kind
 
 
-def _counted(cells: list[RunCell]) -> list[RunCell]:
-    """Return cells that a map can be made of. Raise ValueError, which pydantic catches."""
+def _check_cells(cells: list[RunCell]) -> list[RunCell]:
+    """Return cells, or raise ValueError for pydantic if they are more than any run has."""
     lengths = len({length for length, _, _ in cells})
     depths = len({depth for _, depth, _ in cells})
     repeats = len({repeat for _, _, numbers in cells for repeat in numbers})
@@ -140,8 +140,8 @@ def _counted(cells: list[RunCell]) -> list[RunCell]:
     return cells
 
 
-def _bounded(shared: dict[str, list[RunPlace]]) -> dict[str, list[RunPlace]]:
-    """Return no more places than a run has trials. Raise ValueError, which pydantic catches."""
+def _check_shared(shared: dict[str, list[RunPlace]]) -> dict[str, list[RunPlace]]:
+    """Return shared places, or raise ValueError for pydantic if they are more than trials."""
     if sum(map(len, shared.values())) > MOST_TRIALS:
         raise ValueError("more places than any run has")
     return shared
@@ -154,7 +154,7 @@ class RunFile(BaseModel):
     schema_version: int = Field(
         default=SCHEMA, alias="schema", description="version of this schema"
     )
-    kind: Annotated[str | None, AfterValidator(_known)] = Field(
+    kind: Annotated[str | None, AfterValidator(_check_kind)] = Field(
         default=None,
         description="what asked it: run, suite, check, ab or storm",
     )
@@ -173,16 +173,16 @@ class RunFile(BaseModel):
     identity: str = Field(
         default="", description="hash of what makes this run what it is; its records hold it too"
     )
-    settings: Annotated[dict[str, Any], AfterValidator(_readable)] = Field(
+    settings: Annotated[dict[str, Any], AfterValidator(_check_settings)] = Field(
         description="the resolved settings: see Settings below"
     )
     tokenizer: RunTokenizer
     scorer: RuledScorer
     haystacks: list[RunHaystack] = []
-    cells: Annotated[list[RunCell], AfterValidator(_counted)] = Field(
+    cells: Annotated[list[RunCell], AfterValidator(_check_cells)] = Field(
         description="length in tokens, depth as a share, repeats"
     )
-    shared: Annotated[dict[str, list[RunPlace]], AfterValidator(_bounded)] = Field(
+    shared: Annotated[dict[str, list[RunPlace]], AfterValidator(_check_shared)] = Field(
         default={},
         description="by a trial's `asked` all that it stands for: length in tokens, depth, repeat",
     )
@@ -207,8 +207,8 @@ class RunFile(BaseModel):
         return RunSettings.model_validate(self.settings)
 
     @property
-    def called(self) -> str:
-        """Return the name of the run's model in reports: its label, else BACKEND/NAME."""
+    def model_label(self) -> str:
+        """Return the label of the run's model in reports or, without a label, BACKEND/NAME."""
         settings = self.named
         # In a run.json that somebody sent it may be any text.
         return printable(settings.label or settings.model, line=True)

@@ -131,7 +131,7 @@ def _tasks(path: Path, metric: str) -> dict[str, Loaded]:
     runs = [*map(load_run, folders)] if reader is None else reader.load(path, metric)
     run_by_task = {str(run.about.named.task): run for run in runs}
     if len(run_by_task) < len(runs):
-        names = ", ".join(f"{run.about.called} ({run.about.named.task})" for run in runs)
+        names = ", ".join(f"{run.about.model_label} ({run.about.named.task})" for run in runs)
         raise NeedlemapError(
             f"'{path}' holds several results of one task: {names}. Name one file of them."
         )
@@ -190,18 +190,18 @@ def _in_both(first: Families, second: Families) -> list[str]:
         )
     if first.is_plain:
         return [""]
-    shared = [name for name in first.begun if name in second.begun]
-    if not shared:
+    common_names = [name for name in first.started_names if name in second.started_names]
+    if not common_names:
+        first_list, second_list = map(_name_list, (first.started_names, second.started_names))
         raise NeedlemapError(
             f"'{first.path}' and '{second.path}' have begun no family of one name "
-            f"({_listed(first.begun)}; {_listed(second.begun)}). Run the same suite with both "
-            f"models."
+            f"({first_list}; {second_list}). Run the same suite with both models."
         )
-    return shared
+    return common_names
 
 
-def _listed(families: list[str]) -> str:
-    return ", ".join(families) or "none"
+def _name_list(names: list[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _joined(first: Families, second: Families, read: Both, names: Mapping[str, Names]) -> Names:
@@ -221,8 +221,8 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
         differ=difference,
         notes=tuple(note for family in names.values() for note in family.notes),
         families=names,
-        only_first=tuple(name for name in first.begun if name not in read and name),
-        only_second=tuple(name for name in second.begun if name not in read and name),
+        only_first=tuple(name for name in first.started_names if name not in read and name),
+        only_second=tuple(name for name in second.started_names if name not in read and name),
         short=short_names(
             (first_run.about.named.label, first.path),
             (second_run.about.named.label, second.path),
@@ -232,7 +232,7 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
 
 def _title(families: Families, run: Loaded) -> str:
     suite = f"suite {families.suite} · " if families.suite else ""
-    return f"{suite}{run.about.called} ({families.path})"
+    return f"{suite}{run.about.model_label} ({families.path})"
 
 
 def compare_loaded(
@@ -279,7 +279,7 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
     if not pairs.n and not (pairs.unanswered and pairs.failed[1]):
         raise NeedlemapError(f"{runs} have no trial that both scored: finish them first.")
     differences = {name: values for name, values in contrasts.items() if name != "haystacks"}
-    names = [f"{run.about.called} ({run.path})" for run in (first, second)]
+    names = [f"{run.about.model_label} ({run.path})" for run in (first, second)]
     notes = [line for run in (first, second) for line in outdated(run.path, run.about)]
     cut = partial(_cut, vocabulary) if (vocabulary := _vocabulary(first)) else None
     pairs = replace(pairs, answers=pair_answers(first.prompts, second.prompts, second.records, cut))

@@ -73,7 +73,9 @@ class Run:
         if families.is_plain:
             return {"": self}
         outcomes = {name: {"": outcome} for name, outcome in (self.outcomes or {}).items()}
-        return {name: Run(families.folder(name), outcomes.get(name)) for name in families.begun}
+        return {
+            name: Run(families.folder(name), outcomes.get(name)) for name in families.started_names
+        }
 
     @property
     def models(self) -> dict[str, Run]:

@@ -20,7 +20,7 @@ from needlemap.models import backend_or_default
 from needlemap.plan.lanes import ANSWER_TOKENS
 from needlemap.records import RunFile, outdated
 from needlemap.records.folder import scorer_of
-from needlemap.records.loaded import Loaded, kept
+from needlemap.records.loaded import Loaded, closed_book_answers
 from needlemap.records.record import (
     ANSWER_SPENT,
     DISTRACTORS,
@@ -72,7 +72,7 @@ def ended_lines(run: Loaded) -> list[str]:
         *distractor_lines(Taken.of(run.prompts, one=about.one_haystack)),
         *closed_book_lines(
             record
-            for record in (kept(run.folder) if run.folder else ())
+            for record in (closed_book_answers(run.folder) if run.folder else ())
             if scorer_of(record) == about.scorer
         ),
         *outcome_lines(records, skipped, one=about.one_haystack),

@@ -216,7 +216,7 @@ def suites_in(runs: Sequence[Loaded]) -> tuple[list[tuple[Families, Read]], list
     """
     groups: dict[tuple[Path, str, str], list[Loaded]] = {}
     for run in runs:
-        groups.setdefault((Path(run.path).parent, run.suite, run.about.called), []).append(run)
+        groups.setdefault((Path(run.path).parent, run.suite, run.about.model_label), []).append(run)
     suites: list[tuple[Families, Read]] = []
     in_suites: set[int] = set()
     for (path, suite, _), group in groups.items():

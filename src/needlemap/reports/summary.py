@@ -262,7 +262,7 @@ def _power_line(mean: ClusterMean) -> str:
 
 def read_families(families: Families) -> dict[str, Loaded | None]:
     """Return each family of a run, None for one that was not started."""
-    started = families.begun
+    started = families.started_names
     return {
         name: load_run(families.folder(name)) if name in started else None
         for name in families.names

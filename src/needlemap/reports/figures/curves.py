@@ -457,7 +457,7 @@ def groups_of(runs: Sequence[Loaded], suites: Sequence[Families]) -> list[Group]
     for suite in suites:
         families = {
             name: plain.pop(suite.folder(name))
-            for name in suite.begun
+            for name in suite.started_names
             if suite.folder(name) in plain
         }
         if families:

@@ -76,7 +76,7 @@ def write_page(
 
 def _read_subject(path: Path) -> Subject:
     families = families_of(path)
-    if not families.begun:
+    if not families.started_names:
         raise NeedlemapError(
             f"Suite '{path}' has no run yet. Type: needlemap run suite:NAME -o {path}"
         )

@@ -29,7 +29,12 @@ from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import Grid
 from needlemap.models import backend_or_default
-from needlemap.records.families import Families, begin_families, begun_meanwhile, fresh_folder
+from needlemap.records.families import (
+    Families,
+    begin_families,
+    concurrent_start_error,
+    fresh_folder,
+)
 from needlemap.records.folder import Kept, RunFolder
 from needlemap.records.record import Record
 from needlemap.servers.ab.arms import ArmsLoss, ArmTrial, judge_arms, trios
@@ -258,7 +263,7 @@ class Ab:
         if not AB.is_in(self.folder.path):
             self.keep({})
         elif read_ab(self.folder.path).seed != self.seed:
-            raise begun_meanwhile(self.folder.path)
+            raise concurrent_start_error(self.folder.path)
 
     def keep(self, findings: Mapping[str, Any]) -> None:
         """Write ab.json. findings: what was found, as its document has it."""
