@@ -15,7 +15,7 @@ import pytest
 
 import needlemap
 from needlemap.records.loaded import load_run
-from needlemap.reports.page.payload import DRAWN
+from needlemap.reports.page.payload import SCRIPT_VALUES
 from needlemap.reports.page.summary import summary
 
 GRID = (
@@ -192,7 +192,7 @@ def test_the_page_shows_them_too(runs):
     page = summary([load_run(folder / "a"), load_run(folder / "ends")], made=datetime.now(UTC))
     (found,) = page["differences"]
     assert "first answers that differ, in the order asked (5 shown):" in found["sheet"]["lines"]
-    assert set(found["json"]) <= set(DRAWN)  # what is drawn: the rest is in words
+    assert set(found["json"]) <= set(SCRIPT_VALUES)  # what is drawn: the rest is in words
 
 
 def test_python_says_the_same(runs):

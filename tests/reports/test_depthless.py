@@ -16,7 +16,7 @@ from rich.console import Console
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.page.summary import summary
-from needlemap.reports.page.written import written
+from needlemap.reports.page.written import views_html
 from needlemap.reports.renderers.heat import terminal_map
 from needlemap.stats.means import Map
 
@@ -90,8 +90,8 @@ def test_a_page_has_no_depth_in_words_or_numbers(run):
     (shown,) = page["runs"]
     assert shown["depthless"] is True
     assert shown["depths"] == [[0.5, "whole text", "50"]]
-    assert "whole text" in written(page)
-    assert not re.search("50 ?%", written(page))
+    assert "whole text" in views_html(page)
+    assert not re.search("50 ?%", views_html(page))
 
 
 @pytest.mark.parametrize("rows", ["cells", "trials"])

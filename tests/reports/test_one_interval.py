@@ -13,7 +13,7 @@ from needlemap.records.loaded import load_run
 from needlemap.reports.comparison import comparison_report
 from needlemap.reports.figures.panels import change_caption
 from needlemap.reports.labels import typeset
-from needlemap.reports.page.payload import told_comparison
+from needlemap.reports.page.payload import comparison_payload
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import to_junit
 from needlemap.reports.renderers.markdown import to_markdown
@@ -36,7 +36,7 @@ def compared(tmp_path_factory: Any, command_in: Any) -> Any:
 def faces(compared: Any) -> dict[str, str]:
     """What each face says in words."""
     report = comparison_report(compared.comparison, compared.names)
-    sheet = told_comparison(compared.comparison, compared.names)["sheet"]
+    sheet = comparison_payload(compared.comparison, compared.names)["sheet"]
     tables = [sheet["table"], *sheet.get("more", ())]
     cells = [[cell[0] for cell in row["cells"]] for table in tables for row in table["rows"]]
     page = [sheet["answer"], *sheet["lines"], *(" ".join(row) for row in cells)]

@@ -23,7 +23,7 @@ from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.goldens import check_size, size_label
 from needlemap.reports.kept import kept_report
-from needlemap.reports.page.summary import uncollected, write_page
+from needlemap.reports.page.summary import pause_garbage_collector, write_page
 from needlemap.reports.pairing import margin_share
 from needlemap.reports.renderers import markdown
 from needlemap.reports.renderers.json import to_json
@@ -67,7 +67,7 @@ def _check_flags(typed: ReportFlags) -> None:
         )
 
 
-@uncollected()
+@pause_garbage_collector()
 def report_command(
     runs: list[Path], typed: ReportFlags, added: Sequence[MoreReportFlags] = ()
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import needlemap.reports.page.document as document
 from needlemap.records.loaded import Loaded
-from needlemap.reports.page.document import for_script, packed, page_html
+from needlemap.reports.page.document import compress_json, for_script, page_html
 from needlemap.reports.page.summary import summary
 from needlemap.reports.page.trials import trial_columns
 
@@ -63,7 +63,7 @@ class Elements(HTMLParser):
 
 
 def page_of(*runs: Loaded, **more: Any) -> str:
-    trials = [packed(trial_columns(run.map)) for run in runs]
+    trials = [compress_json(trial_columns(run.map)) for run in runs]
     return page_html(summary(runs, made=NOW, **more), trials)
 
 
@@ -88,7 +88,7 @@ def test_it_holds_the_summary_and_the_trials_of_each_run(falling):
 
 def test_the_same_runs_give_the_same_bytes(falling):
     assert page_of(falling) == page_of(falling)
-    assert packed({"a": 1})[4:8] == bytes(4)  # the compressor's clock
+    assert compress_json({"a": 1})[4:8] == bytes(4)  # the compressor's clock
 
 
 def test_it_allows_its_own_style_and_script_and_nothing_else(falling):

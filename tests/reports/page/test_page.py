@@ -16,7 +16,7 @@ import pytest
 
 import needlemap
 from needlemap.records.record import NeedleRecord
-from needlemap.reports.page.document import packed
+from needlemap.reports.page.document import compress_json
 from needlemap.reports.page.summary import make_page
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -132,7 +132,7 @@ def test_a_page_that_would_be_too_large_leaves_out_and_says_what(make_run, make_
     assert "this page leaves out" not in whole
     assert around(data_of(whole, "trials-0")) == {0.0, 1.0}
 
-    size = len(packed(data_of(whole, "trials-0")))
+    size = len(compress_json(data_of(whole, "trials-0")))
     less, least = (make_page([run], made=NOW, limit=limit) for limit in (size - 1, 1))
     assert "leaves out what stands around needles that were found:" in notes(less)
     assert around(data_of(less, "trials-0")) == {0.0}

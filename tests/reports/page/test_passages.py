@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.reports.page.trials import View, Window, joined
+from needlemap.reports.page.trials import View, Window, join_windows
 
 ALPHABETS = ("ab ", "the quick brown fox. ", "库塔山水。", "a🙂é ")
 
@@ -35,7 +35,7 @@ def windows(text: str, places: list[int], size: int) -> list[Window]:
 )
 def test_every_window_is_found_again_letter_for_letter(text, places, size, others):
     asked = windows(text, [min(at, len(text)) for at in places], size) + others
-    passages, views = joined(asked)
+    passages, views = join_windows(asked)
     for window in asked:
         assert (shown(passages, views[window]) if any(window) else ("", "")) == window
 
@@ -46,16 +46,16 @@ def test_a_text_seen_through_many_windows_is_kept_once():
     places = sorted(random.sample(range(300, 4700), 200))
     asked = windows(text, places, 300)
     random.shuffle(asked)
-    passages, _ = joined(asked)
+    passages, _ = join_windows(asked)
     assert passages == [text[places[0] - 300 : places[-1] + 300]]
 
 
 def test_texts_that_share_nothing_stay_apart():
-    assert joined([("ab", "cd"), ("ef", "gh"), ("ab", "cd"), ("", "")])[0] == ["abcd", "efgh"]
+    assert join_windows([("ab", "cd"), ("ef", "gh"), ("ab", "cd"), ("", "")])[0] == ["abcd", "efgh"]
 
 
 def test_a_text_that_goes_round_ends_somewhere():
     text = "one two three four five six seven " * 3
-    passages, views = joined(windows(text, list(range(34, 68)), 34))
+    passages, views = join_windows(windows(text, list(range(34, 68)), 34))
     assert len(views) == 34
     assert sum(map(len, passages)) < 34 * 68

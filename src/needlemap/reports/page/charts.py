@@ -21,7 +21,7 @@ from needlemap.stats.comparison import FamilyComparison
 from needlemap.stats.effective import parse_rule
 from needlemap.stats.means import Map
 
-# Points of a map with its margins.
+# The width of a map with its margins, in points.
 ACROSS = 330.0
 
 
@@ -47,7 +47,7 @@ def value_label(value: float | None) -> str:
 
 
 def difference_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
-    """Return what changed, in the cells of the first run's map that have a pair."""
+    """Return the panel of changes, in the cells of the first run's map that have a pair."""
     panel = change_panel(comparison, map)
     numbers: dict[tuple[int, float], int] = {}
     for number, change in enumerate(comparison.cells):
@@ -61,7 +61,7 @@ def difference_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
 
 
 def shares(panel: MapPanel) -> list[float | None]:
-    """Return where on the scale of colours each numbered cell lies, by number."""
+    """Return the share of the colour scale at which each numbered cell lies, by number."""
     share_by_number = {
         cell.number: _share(panel, cell) for cell in panel.cells if cell.number is not None
     }
@@ -81,7 +81,7 @@ def draw_panel(panel: MapPanel) -> str:
 
 
 def draw_chart(report: Report, rule: str) -> str:
-    """Return a report's lines as SVG; '' without any."""
+    """Return a report's lines as SVG, or '' if it has no lines."""
     if not report.chart:
         return ""
     picture = draw_lines(report.chart, report.axis, parse_rule(rule) if rule else None)

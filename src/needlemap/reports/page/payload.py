@@ -71,7 +71,7 @@ def run_payload(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
         "cells": {**cells, "share": shares(panel)},
         "chart": draw_panel(panel),
         "facts": fact_columns(_cell_facts(run.map, cells, at) for at in range(len(run.map.cells))),
-        "says": coded(_cell_says(run.map, cell) for cell in run.map.cells),
+        "says": index_texts(_cell_says(run.map, cell) for cell in run.map.cells),
         "words": _tab_words(run.map),
         "sharing": _sharing(run),
         "replay": f"needlemap replay {quote(run.path)}",
@@ -87,7 +87,10 @@ def run_payload(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
 
 
 def run_answer(run: Loaded) -> str:
-    """Return what a map shows, in a sentence: the mean, and where it is lowest."""
+    """Return a sentence on a map: the mean, and the length and depth at which it is lowest.
+
+    For a run that seeks it is empty.
+    """
     if seeks(run):
         return ""
     map, mean = run.map, run.map.total
@@ -102,12 +105,12 @@ def run_answer(run: Loaded) -> str:
     rows = () if map.depthless else map.by_depth
     names = depth_score_labels(rows, map.depths)
     depths = {f"depth {name}": row.mean for name, row in zip(names, rows, strict=True) if row.mean}
-    lowest = list(filter(None, [_lowest(lengths), _lowest(depths)]))
+    lowest = list(filter(None, [_lowest_label(lengths), _lowest_label(depths)]))
     return f"{sentence}; lowest at {' and at '.join(lowest)}" if lowest else sentence
 
 
-def _lowest(means: Mapping[str, ClusterMean]) -> str:
-    """Return the name of the lowest of several means, with its score; '' if all are alike."""
+def _lowest_label(means: Mapping[str, ClusterMean]) -> str:
+    """Return the name and the score of the lowest mean, or '' if all means have one label."""
     if len({score_label(mean.score) for mean in means.values()}) < 2:
         return ""
     name = min(means, key=lambda name: means[name].score)
@@ -115,27 +118,27 @@ def _lowest(means: Mapping[str, ClusterMean]) -> str:
 
 
 def _sharing(run: Loaded) -> str:
-    """Return why cells hold more trials than were asked, if they do."""
+    """Return the reason if cells hold more trials than were sent, else ''."""
     trials_in_cells = sum(cell.n + cell.missing for cell in run.map.cells)
     is_shared = trials_in_cells > sum(record.scored for record in run.records) + run.map.missing
     return "A prompt that several cells share stands in each of them." if is_shared else ""
 
 
 def _tab_words(map: Map) -> str:
-    """Return what a run's tab shows: score, interval, n."""
+    """Return the words of a run's tab: score, interval and n, or that nothing was measured."""
     if map.total is None:
         return "not measured"
     n = n_label(map.n, counted=map.counted)
     return f"{score_label(map.total.score)} %{interval_behind(map.total)} {n}"
 
 
-Coded = list[list[Any]]
+TextIndices = list[list[Any]]
 
 
-def coded(values: Iterable[str | None]) -> Coded:
-    """Return texts as pages set them, each once, and where each value is among them.
+def index_texts(values: Iterable[str | None]) -> TextIndices:
+    """Return the distinct texts as pages set them, and each value's index among them.
 
-    >>> coded(["a", None, "a"])
+    >>> index_texts(["a", None, "a"])
     [['a'], [0, None, 0]]
     """
     places: dict[str, int] = {}
@@ -147,18 +150,15 @@ def coded(values: Iterable[str | None]) -> Coded:
 
 
 def fact_columns(rows: Iterable[Mapping[str, str | None]]) -> list[list[Any]]:
-    """Return what is known of each cell, a column a fact.
-
-    A column has its name, its texts, and which of them each cell has.
-    """
+    """Return facts about all cells as columns: a name, distinct texts, and each cell's index."""
     all_rows = list(rows)
     names = list(dict.fromkeys(name for row in all_rows for name in row))
-    columns = ([name, *coded(row.get(name) for row in all_rows)] for name in names)
+    columns = ([name, *index_texts(row.get(name) for row in all_rows)] for name in names)
     return [column for column in columns if column[1]]
 
 
 def _cell_says(map: Map, cell: CellScore) -> str | None:
-    """Return a cell's score with what it rests on."""
+    """Return a cell's score, interval and n, or None if it has no score."""
     if cell.score is None:
         return None
     n = n_label(cell.n, counted=map.counted)
@@ -166,17 +166,17 @@ def _cell_says(map: Map, cell: CellScore) -> str | None:
 
 
 def _cell_facts(map: Map, columns: Mapping[str, Any], index: int) -> dict[str, str | None]:
-    """Return what is known of a cell, most important first."""
+    """Return the facts about a cell by name, the most important first."""
     cell = map.cells[index]
     tokens, cached, planned = (columns[name][index] for name in ("tokens", "cached", "planned"))
-    failed = cell.missing > columns["unasked"][index]
-    empty = "not measured" if failed else "not sent"
+    has_failures = cell.missing > columns["unasked"][index]
+    reason = "not measured" if has_failures else "not sent"
     interval = interval_label(cell.low, cell.high) if map.counted and cell.n else None
     trials = amount_label(cell.n, "trial" if map.counted else "mean")
-    unsent = amount_label(cell.missing, "trial") if cell.missing and not failed else None
+    unsent = amount_label(cell.missing, "trial") if cell.missing and not has_failures else None
     spent = f"{cell.thought} of {cell.n}, no answer" if cell.thought else None
     return {
-        "score": empty if cell.score is None else f"{score_label(cell.score)} %",
+        "score": reason if cell.score is None else f"{score_label(cell.score)} %",
         "n": trials,
         "95 % interval": interval,
         "needle at": None if map.depthless else depth_words(cell.realised),
@@ -184,7 +184,7 @@ def _cell_facts(map: Map, columns: Mapping[str, Any], index: int) -> dict[str, s
         "prompt": None if tokens is None else f"{round(tokens):,} tokens",
         "cached": cached_label(cached, planned),
         THINKING_SPENT: spent,
-        "missing": missing_label(cell.missing, cell.failures) if failed else None,
+        "missing": missing_label(cell.missing, cell.failures) if has_failures else None,
         "not sent": unsent,
     }
 
@@ -238,31 +238,31 @@ def cell_columns(map: Map) -> dict[str, list[Any]]:
         "length": [index_of[cell.length_tokens] for cell in map.cells],
         "depth": [share(cell.depth) for cell in map.cells],
     }
-    for name in _OF_CELLS:
+    for name in _CELL_COLUMNS:
         columns[name] = [share(getattr(cell, name)) for cell in map.cells]
-    columns["unasked"] = [_unasked(cell) for cell in map.cells]
+    columns["unasked"] = [_unsent_count(cell) for cell in map.cells]
     columns["failures"] = [dict(sorted(cell.failures.items())) for cell in map.cells]
     if any(cell.thought for cell in map.cells):
         columns["thought"] = [cell.thought for cell in map.cells]
-    for name, attribute in _TOKENS.items():
+    for name, attribute in _TOKEN_COLUMNS.items():
         columns[name] = [
             _mean(getattr(record, attribute) for record in cell.records) for cell in map.cells
         ]
     return columns
 
 
-_OF_CELLS = ("score", "n", "low", "high", "realised", "missing")
+_CELL_COLUMNS = ("score", "n", "low", "high", "realised", "missing")
 # Means over a cell's trials.
-_TOKENS = {"tokens": "sent_tokens", "cached": "cached_tokens", "planned": "shared_tokens"}
+_TOKEN_COLUMNS = {"tokens": "sent_tokens", "cached": "cached_tokens", "planned": "shared_tokens"}
 
 
-def _unasked(cell: CellScore) -> int:
-    """Return how many trials of a cell were not sent: not yet, or kept back by a limit."""
+def _unsent_count(cell: CellScore) -> int:
+    """Return the number of a cell's trials that were not sent yet, or that a limit held back."""
     return cell.missing - sum(count for kind, count in cell.failures.items() if kind != SKIPPED)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the known values, to one decimal; None without any."""
+    """Return the mean of the known values to one decimal, or None if no value is known."""
     numbers = [value for value in values if value is not None]
     return round(sum(numbers) / len(numbers), 1) if numbers else None
 
@@ -280,9 +280,9 @@ def _curves(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _by_depth(cube: Cube) -> Columns:
-    """Return a row for each depth, or for each part of the haystack (`depth_scores`).
+    """Return a row for each depth or, if depths are ragged, for each part of the haystack.
 
-    A depth without a score is null.
+    If a depth has no score, its values are None.
     """
     rows = depth_scores(cube)
     if not cube.ragged:
@@ -300,12 +300,12 @@ def _by_depth(cube: Cube) -> Columns:
     }
 
 
-# What the page says of a comparison at a glance: the rest stands in its sheet.
-DRAWN = ("lengths", "overall", "counted", "warnings", "pairs", "lost", "gained")
+# The values of a comparison that the readings show: all others are in its sheet.
+SCRIPT_VALUES = ("lengths", "overall", "counted", "warnings", "pairs", "lost", "gained")
 
 
-def difference(first: Loaded, second: Loaded) -> dict[str, Any]:
-    """Return the paired comparison, or the words that refuse it."""
+def difference_payload(first: Loaded, second: Loaded) -> dict[str, Any]:
+    """Return the paired comparison of two runs, or the reason why it is refused."""
     try:
         comparison, names = compare_loaded(first, second)
     except NeedlemapError as error:
@@ -314,13 +314,13 @@ def difference(first: Loaded, second: Loaded) -> dict[str, Any]:
     panel = difference_panel(comparison.only, first.map)
     cells = _changes(comparison.only, first.map)
     return {
-        **told_comparison(comparison, names, answers=True),
+        **comparison_payload(comparison, names, answers=True),
         "cells": {**cells, "share": shares(panel)},
         "chart": draw_panel(panel),
         "facts": fact_columns(
             _change_facts(comparison.only, cell, first.map) for cell in comparison.only.cells
         ),
-        "says": coded(map(_change_says, comparison.only.cells)),
+        "says": index_texts(map(_change_says, comparison.only.cells)),
         "words": _pairs_words(comparison.only),
     }
 
@@ -334,7 +334,7 @@ def _change_says(cell: CellChange) -> str:
 def _change_facts(
     comparison: FamilyComparison, cell: CellChange, map: Map
 ) -> dict[str, str | None]:
-    """Return what is known of a changed cell."""
+    """Return the facts about a changed cell by name."""
     p = f"{p_label(cell.p)}, not corrected: exploration only" if comparison.counted else None
     return {
         "loss": f"{loss_label(cell.loss)} points",
@@ -346,23 +346,20 @@ def _change_facts(
 
 
 def _pairs_words(comparison: FamilyComparison) -> str:
-    """Return how many pairs there are, or means over an unknown number of answers."""
+    """Return the number of pairs or, if scores are means of unknown counts, of means in both."""
     n = comparison.overall.n
     return amount_label(n, "pair") if comparison.counted else f"{amount_label(n, 'mean')} in both"
 
 
-def told_comparison(
+def comparison_payload(
     comparison: Comparison, names: Names, *, answers: bool = False
 ) -> dict[str, Any]:
-    """Return a comparison in words and for the page's script.
-
-    Secrets in names are hidden.
-    """
+    """Return a comparison as a sheet and as values for the script. Secrets in names are hidden."""
     first, second, differ = map(hidden, (names.first, names.second, names.differ))
     hidden_names = replace(names, first=first, second=second, differ=differ, notes=())
     sheet = to_sheet(comparison_report(comparison, hidden_names, answers), {})
-    plain = to_json(comparison_report(comparison, hidden_names))
-    values = {name: plain[name] for name in DRAWN if name in plain}
+    fields = to_json(comparison_report(comparison, hidden_names))
+    values = {name: fields[name] for name in SCRIPT_VALUES if name in fields}
     return {"refused": None, "sheet": sheet, "json": values}
 
 
@@ -381,7 +378,7 @@ def _changes(comparison: FamilyComparison, map: Map) -> Columns:
 def _effective_row(effective: Effective, first_score: float | None) -> dict[str, Any]:
     """Return one rule as a row.
 
-    first_score: the score at the shortest length.
+    first_score: the score at the shortest length, or None if no length has a score.
     """
     rule = effective.rule
     value = effective.value
@@ -419,7 +416,7 @@ _DIGITS = 12
 
 
 def setting_rows(settings: Mapping[str, Any]) -> list[list[Any]]:
-    """Return name, value as text, and whether it differs from the default."""
+    """Return a row for each setting: its name, its value as text, and True if it was changed."""
     return [
         [name, value_text(name, value), name not in DEFAULTS or value != DEFAULTS[name]]
         for name, value in settings.items()
@@ -427,9 +424,7 @@ def setting_rows(settings: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def value_text(name: str, value: Any) -> str:
-    """Return a setting as text.
-
-    Passwords in addresses and all that is named a key are hidden.
+    """Return a setting as text, without passwords in addresses and values that are named keys.
 
     >>> (
     ...     value_text("base_url", "http://me:pass@127.0.0.1/v1"),
@@ -439,34 +434,34 @@ def value_text(name: str, value: Any) -> str:
     """
     if name in ITEM:
         return _text(value)
-    return hidden(_text(_masked(value)))
+    return hidden(_text(_mask_secrets(value)))
 
 
 def fact_rows(about: RunFile) -> list[list[str]]:
-    """Return versions and hashes: what it takes to identify this run."""
+    """Return rows of the versions and hashes that identify a run."""
     tokenizer, scorer = about.tokenizer, about.scorer
     rows = [
         ["needlemap", about.needlemap],
         ["created", about.created],
         ["python", about.python],
         *([name, number] for name, number in about.packages.items()),
-        ["tokenizer", f"{tokenizer.name} {_short(tokenizer.fingerprint)}".strip()],
+        ["tokenizer", f"{tokenizer.name} {_short_hash(tokenizer.fingerprint)}".strip()],
         ["scorer", f"{scorer.name} {value_text('scorer_options', scorer.options)}"],
-        *_named("haystack", about.haystacks),
-        *_named("file", about.imported.files if about.imported else ()),
+        *_hash_rows("haystack", about.haystacks),
+        *_hash_rows("file", about.imported.files if about.imported else ()),
     ]
     return [row for row in rows if row[1]]
 
 
-def _named(noun: str, rows: Sequence[RunHaystack | ImportedFile]) -> list[list[str]]:
+def _hash_rows(noun: str, rows: Sequence[RunHaystack | ImportedFile]) -> list[list[str]]:
     return [
-        [f"{noun} {number}", hidden(f"{row.name} · sha256 {_short(row.sha256)}")]
+        [f"{noun} {number}", hidden(f"{row.name} · sha256 {_short_hash(row.sha256)}")]
         for number, row in enumerate(rows)
     ]
 
 
-def _short(digest: str) -> str:
-    """Return the first letters of a hash, and what it is a hash of, if that is given."""
+def _short_hash(digest: str) -> str:
+    """Return the first digits of a hash, with its prefix if it has one."""
     kind, colon, digits = digest.rpartition(":")
     return f"{kind}{colon}{digits[:_DIGITS]}"
 
@@ -481,14 +476,14 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _masked(value: Any) -> Any:
-    """Return a value without what a mapping in it names as private."""
+def _mask_secrets(value: Any) -> Any:
+    """Return a value in which mappings have "[hidden]" for keys that are named as private."""
     if isinstance(value, Mapping):
         return {
-            name: "[hidden]" if _PRIVATE.search(str(name)) and part else _masked(part)
+            name: "[hidden]" if _PRIVATE.search(str(name)) and part else _mask_secrets(part)
             for name, part in value.items()
         }
-    return [_masked(part) for part in value] if isinstance(value, list) else value
+    return [_mask_secrets(part) for part in value] if isinstance(value, list) else value
 
 
 # Different messages shown for each kind of failure.
@@ -496,15 +491,12 @@ EXAMPLES = 3
 
 
 def totals(run: Loaded) -> dict[str, Any]:
-    """Return counts of trials, and what they cost together.
-
-    judge_usd is None without a judge that costs.
-    """
+    """Return counts of trials, and their summed costs. judge_usd is None if the judge is free."""
     records, costs = run.records, costs_of(run.records)
-    scored = sum(record.scored for record in records)
+    scored_count = sum(record.scored for record in records)
     return {
-        "trials": scored + run.map.missing,
-        "scored": scored,
+        "trials": scored_count + run.map.missing,
+        "scored": scored_count,
         "missing": run.map.missing,
         "unasked": sum(not prompt.records for prompt in run.prompts),
         **costs,
@@ -514,9 +506,9 @@ def totals(run: Loaded) -> dict[str, Any]:
 
 
 def failures(run: Loaded) -> list[dict[str, Any]]:
-    """Return kinds of failures, the most frequent first.
+    """Return a row for each kind of failure with its first messages, the most frequent first.
 
-    examples: the first different messages. Trials not sent yet are a kind too.
+    Trials that were not sent yet are a kind too.
     """
     kinds: dict[str, list[Record]] = defaultdict(list)
     for record in run.records:
@@ -526,9 +518,9 @@ def failures(run: Loaded) -> list[dict[str, Any]]:
         {"kind": kind, "count": len(records), "examples": _examples(records)}
         for kind, records in kinds.items()
     ]
-    unasked = run.map.missing - sum(map(len, kinds.values()))
-    if unasked > 0:
-        rows.append({"kind": NOT_ASKED, "count": unasked, "examples": []})
+    unsent_count = run.map.missing - sum(map(len, kinds.values()))
+    if unsent_count > 0:
+        rows.append({"kind": NOT_ASKED, "count": unsent_count, "examples": []})
     return sorted(rows, key=lambda row: (-row["count"], row["kind"]))
 
 

@@ -22,8 +22,8 @@ from needlemap.reports.colours import (
     steps,
 )
 from needlemap.reports.figures.figure import draw, figure_of
-from needlemap.reports.page.document import packed, page_html
-from needlemap.reports.page.payload import difference, run_payload
+from needlemap.reports.page.document import compress_json, page_html
+from needlemap.reports.page.payload import difference_payload, run_payload
 from needlemap.reports.page.sheets import PageRuns, Subject, make_sheets, order_views
 from needlemap.reports.page.trials import FULL, Detail, trial_columns
 from needlemap.reports.seek_report import seek_report, seeks
@@ -34,7 +34,7 @@ from needlemap.version import __version__
 # Bytes of all runs' compressed trials: 20 MB of page.
 LIMIT = 15_000_000
 # What is left out, step by step, until the limit is kept; the last step stands as it is.
-LESS = (
+DETAIL_STEPS = (
     (FULL, ""),
     (Detail(around_right=False), "what stands around needles that were found"),
     (
@@ -56,16 +56,18 @@ def write_page(
     palette: str | None = None,
     rules: tuple[str, ...] = RULES,
 ) -> Path:
-    """Write the page of some runs, read already or not.
+    """Write the page of some runs or of their folders.
 
-    rules: of effective length. Raises NeedlemapError if one cannot be read.
+    rules: of effective length. If a run cannot be read, NeedlemapError is raised; if a run is given
+    twice, SettingsError.
     """
     sources = [source if isinstance(source, Loaded) else Path(source) for source in paths]
     folders = [Path(source.path) if isinstance(source, Loaded) else source for source in sources]
-    repeated = next((path for path in folders if folders.count(path) > 1), None)
-    if repeated is not None:
-        raise SettingsError(f"Run '{repeated}' is given twice. Give each run once.")
-    with uncollected():
+    repeated_path = next((path for path in folders if folders.count(path) > 1), None)
+    if repeated_path is not None:
+        raise SettingsError(f"Run '{repeated_path}' is given twice. Give each run once.")
+
+    with pause_garbage_collector():
         runs = [
             source if isinstance(source, Loaded) else _read_subject(source) for source in sources
         ]
@@ -94,11 +96,11 @@ def make_page(
 ) -> str:
     """Return the page, in as much detail as the limit allows.
 
-    Raises SettingsError for an unknown palette.
+    If the palette is unknown, SettingsError is raised. limit: bytes of all compressed trials.
     """
     families = [family for run in runs for family in Subject.of(run).runs]
-    trials, notes = fitted(families, limit)
-    shown = summary(
+    trials, notes = fit_trials(families, limit)
+    page_summary = summary(
         runs,
         made=made,
         title=title,
@@ -106,34 +108,34 @@ def make_page(
         notes=[notes] * len(families),
         rules=rules,
     )
-    return page_html(shown, trials)
+    return page_html(page_summary, trials)
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Keep the garbage collector from reading all records again and again.
+def pause_garbage_collector() -> Iterator[None]:
+    """Pause the garbage collector, which would read all records again and again.
 
-    That takes a third longer. Freezing and unfreezing makes the records old at once, so that it
-    does not read them in the end either.
+    With it a page takes a third longer. At the end, freezing and unfreezing makes the records old
+    at once, so that the collector does not read them then either.
     """
-    enabled = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
         gc.unfreeze()
-        if enabled:
+        if was_enabled:
             gc.enable()
 
 
-def fitted(runs: Sequence[Loaded], limit: int = LIMIT) -> tuple[list[bytes], list[str]]:
-    """Return each run's trials, packed, and notes on what is left out.
+def fit_trials(runs: Sequence[Loaded], limit: int = LIMIT) -> tuple[list[bytes], list[str]]:
+    """Return the compressed trials of each run, and notes on what is left out.
 
-    They have the most detail that keeps the limit.
+    The trials have the most detail with which all together keep the limit, in bytes.
     """
-    for detail, left_out in LESS:
-        trials = [packed(trial_columns(run.map, detail)) for run in runs]
+    for detail, left_out in DETAIL_STEPS:
+        trials = [compress_json(trial_columns(run.map, detail)) for run in runs]
         notes = [f"To stay small, this page leaves out {left_out}: the run's records hold them."]
         if sum(map(len, trials)) <= limit:
             break
@@ -152,21 +154,20 @@ def summary(
     notes: Sequence[Sequence[str]] = (),
     rules: tuple[str, ...] = RULES,
 ) -> dict[str, Any]:
-    """Return all that a page shows.
+    """Return the data of a page: its runs, differences and sheets, and the order of its views.
 
-    These are all runs, the differences from the first of those that may be alike, sheets of several
-    of them, and in which order they are shown. notes: of each family of each run, what the page
-    leaves out. Raises SettingsError for an unknown palette.
+    Differences are from the first run to each that can be compared with it. notes: for each family
+    of each run, what the page leaves out. If the palette is unknown, SettingsError is raised.
     """
     palette_colours(palette)
-    cast = PageRuns.of(runs)
-    families, names = cast.runs, cast.run_names()
+    page_runs = PageRuns.of(runs)
+    families, names = page_runs.runs, page_runs.run_names()
     notes_of_runs = notes or [()] * len(families)
     differences = [
-        {"a": a, "b": b, "name": name, **difference(families[a], families[b])}
-        for a, b, name in cast.pairs()
+        {"a": a, "b": b, "name": name, **difference_payload(families[a], families[b])}
+        for a, b, name in page_runs.pairs()
     ]
-    sheets = make_sheets(cast, differences, rules)
+    sheets = make_sheets(page_runs, differences, rules)
     return {
         "page": FORMAT,
         "made": made.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -175,7 +176,7 @@ def summary(
         "palettes": {name: steps(colours) for name, colours in PALETTES.items()},
         "palette": palette or PALETTE,
         "changes": {"light": steps(CHANGES), "dark": steps(DARK_CHANGES)},
-        "views": order_views(cast, sheets, differences),
+        "views": order_views(page_runs, sheets, differences),
         "sheets": sheets,
         "runs": [
             {
@@ -183,25 +184,22 @@ def summary(
                 "group": group,
                 "notes": list(lines),
                 **run_payload(run, rules),
-                **_beside(run),
+                **_seek_payload(run),
             }
             for name, group, lines, run in zip(
-                names, cast.groups(), notes_of_runs, families, strict=True
+                names, page_runs.groups(), notes_of_runs, families, strict=True
             )
         ],
         "differences": differences,
     }
 
 
-def _beside(run: Loaded) -> dict[str, Any]:
-    """Return what a run sought, as a picture under its map and at a glance.
-
-    Returns {} for a run that did not seek.
-    """
+def _seek_payload(run: Loaded) -> dict[str, Any]:
+    """Return the picture and the result of a run that seeks, or {} for any other run."""
     if not seeks(run):
         return {}
-    headed = [(fact.head, fact.value) for fact in seek_report(run).facts if fact.head]
-    name, value = headed[0] if headed else ("Effective length", "not known yet")
+    facts_with_heads = [(fact.head, fact.value) for fact in seek_report(run).facts if fact.head]
+    name, value = facts_with_heads[0] if facts_with_heads else ("Effective length", "not known yet")
     return {
         "beside": draw(figure_of([run], title="")).inline("What was sought"),
         "sought": {"name": name, "value": value},

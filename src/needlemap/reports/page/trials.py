@@ -43,11 +43,11 @@ class Strings:
         self._places: dict[str, int] = {}
 
     def __call__(self, text: str | None) -> int | None:
-        """Return the place of a text; None for none."""
+        """Return the place of a text, or None if there is no text."""
         return None if text is None else self._places.setdefault(text, len(self._places))
 
     def all(self, texts: Sequence[str]) -> list[int] | None:
-        """Return the places of several texts; None if there are none."""
+        """Return the places of several texts, or None if there are none."""
         if not texts:
             return None
         return [self._places.setdefault(text, len(self._places)) for text in texts]
@@ -60,10 +60,10 @@ class Strings:
 
 # Letters before a needle by which its place is found in another window.
 ANCHOR = 16
-# The text before a needle, and behind it.
+# The text before a needle, and the text after it.
 Window = tuple[str, str]
-# By window the next one, and its step in letters.
-Following = dict[int, tuple[int, int]]
+# By a window's number: the number of the next window, and the letters between their needles.
+NextWindows = dict[int, tuple[int, int]]
 
 
 class View(NamedTuple):
@@ -78,19 +78,22 @@ class View(NamedTuple):
     after: int
 
 
-# Of what stands around no needle.
-_NOWHERE = (None, 0, 0, 0)
+# The view of a window that is empty.
+_NO_VIEW = (None, 0, 0, 0)
 
 
-def joined(windows: Sequence[Window]) -> tuple[list[str], dict[Window, View]]:
-    """Return passages, and where in them each window that is not empty stands."""
+def join_windows(windows: Sequence[Window]) -> tuple[list[str], dict[Window, View]]:
+    """Join overlapping windows to passages, and return the passages and each window's view.
+
+    An empty window has no view.
+    """
     distinct = [window for window in dict.fromkeys(windows) if any(window)]
-    following = _following(distinct) if distinct else {}
+    following = _next_windows(distinct) if distinct else {}
     passages: list[str] = []
     views: dict[Window, View] = {}
     for chain in _chains(following, len(distinct)):
-        text, places = _text([(distinct[number], step) for number, step in chain])
-        units = _units(text)
+        text, places = _passage([(distinct[number], step) for number, step in chain])
+        units = _utf16_offsets(text)
         for (number, _), place in zip(chain, places, strict=True):
             before, after = distinct[number]
             start = units[place - len(before)]
@@ -106,10 +109,10 @@ def joined(windows: Sequence[Window]) -> tuple[list[str], dict[Window, View]]:
     return passages, views
 
 
-def _text(chain: Sequence[tuple[Window, int]]) -> tuple[str, list[int]]:
-    """Return the passage of a chain of windows, and their places in it.
+def _passage(chain: Sequence[tuple[Window, int]]) -> tuple[str, list[int]]:
+    """Return the passage of a chain of windows, and the place of each window's needle in it.
 
-    Each window stands so many letters behind the one before it.
+    Each window comes with its distance, in letters, from the window before it.
     """
     (before, after), _ = chain[0]
     pieces, places, stop = [before, after], [len(before)], len(before) + len(after)
@@ -120,16 +123,16 @@ def _text(chain: Sequence[tuple[Window, int]]) -> tuple[str, list[int]]:
     return "".join(pieces), places
 
 
-def _following(windows: Sequence[Window]) -> Following:
-    """Return the next window of the same text for each, and how many letters on.
+def _next_windows(windows: Sequence[Window]) -> NextWindows:
+    """Return the next window of the same text for each window, and their distance in letters.
 
-    Its needle must stand inside the first window.
+    The needle of the next window must be inside the first window.
     """
     anchors: dict[str, list[int]] = defaultdict(list)
     for number, (before, _) in enumerate(windows):
         anchors[_anchor(before)].append(number)
     ends = re.compile(f"[{re.escape(''.join({anchor[-1] for anchor in anchors}))}]")
-    following: Following = {}
+    following: NextWindows = {}
     followers: set[int] = set()
     for number in range(len(windows)):
         candidate = next(_candidates(number, windows, anchors, ends, followers), None)
@@ -155,7 +158,7 @@ def _candidates(
     for step in (match.end() - ANCHOR for match in ends.finditer(text, ANCHOR - 1)):
         for other in anchors.get(text[step : step + ANCHOR], ()):
             is_free = other not in followers and (step > 0 or other > number)
-            if is_free and _goes_on(windows[number], windows[other], step):
+            if is_free and _continues(windows[number], windows[other], step):
                 yield other, step
 
 
@@ -163,10 +166,10 @@ def _anchor(before: str) -> str:
     return before[-ANCHOR:].rjust(ANCHOR, "\0")
 
 
-def _goes_on(first: Window, second: Window, step: int) -> bool:
-    """Return True if the second window is the first one's text, so many letters on.
+def _continues(first: Window, second: Window, step: int) -> bool:
+    """Return True if the second window continues the text of the first `step` letters later.
 
-    It must reach at least as far.
+    It must reach at least as far as the first.
     """
     first_before, first_after = first
     second_before, second_after = second
@@ -175,25 +178,25 @@ def _goes_on(first: Window, second: Window, step: int) -> bool:
     return (first_before + first_after[:step]).endswith(second_before)
 
 
-def _chains(following: Following, count: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield each window once, with its step from the one before it in its chain.
+def _chains(following: NextWindows, count: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield chains of windows, each window once, with its step from the window before it.
 
-    Round texts are cut somewhere.
+    If windows follow each other in a circle, the circle is cut at one of them.
     """
     followers = {other for other, _ in following.values()}
-    visited: set[int] = set()
+    chained: set[int] = set()
     for start in sorted(range(count), key=followers.__contains__):
         chain, number, step = [], start, 0
-        while number not in visited:
-            visited.add(number)
+        while number not in chained:
+            chained.add(number)
             chain.append((number, step))
             number, step = following.get(number, (number, 0))
         if chain:
             yield chain
 
 
-def _units(text: str) -> Sequence[int]:
-    """Return, by letter, how many UTF-16 units come before it; one more for the end."""
+def _utf16_offsets(text: str) -> Sequence[int]:
+    """Return the number of UTF-16 units before each letter, and before the end."""
     if not text or max(text) <= "\uffff":
         return range(len(text) + 1)
     return list(accumulate((1 + (letter > "\uffff") for letter in text), initial=0))
@@ -219,7 +222,7 @@ class Detail:
     around_wrong: bool = True
 
     def around(self, record: Record) -> bool:
-        """Return True if the needles of a record are shown in their surroundings."""
+        """Return True if the page shows the text around the needles of a record."""
         return self.around_right if record.score == 1 else self.around_wrong
 
 
@@ -227,9 +230,9 @@ FULL = Detail()
 
 
 def trial_columns(map: Map, detail: Detail = FULL) -> dict[str, Any]:
-    """Return columns of equal length, rows by the map's cells, then by repeat.
+    """Return columns of equal length, their rows in the order of cells, then of repeats.
 
-    Texts are places in "strings".
+    A text is given by its place in "strings".
     """
     rows = [
         (cell_number, record)
@@ -241,27 +244,29 @@ def trial_columns(map: Map, detail: Detail = FULL) -> dict[str, Any]:
     text = Strings()
     columns = {
         "cell": [cell_number for cell_number, _ in rows],
-        "says": _says(records, scorer.scale if scorer else (0.0, 1.0), text),
-        **{name: _column(records, shown, text, detail) for name, shown in _SHOWN.items()},
+        "says": _score_texts(records, scorer.scale if scorer else (0.0, 1.0), text),
+        **{name: _column(records, field, text, detail) for name, field in _SHOWN_FIELDS.items()},
         **_needles(records, text, detail),
-        "facts": [[name, _column(records, shown, text, detail)] for name, shown in _FACTS.items()],
+        "facts": [[name, _column(records, field, text, detail)] for name, field in _FACTS.items()],
     }
     return {"strings": text.table, **columns}
 
 
-def _column(records: Sequence[Record], shown_as: Shown, text: Strings, detail: Detail) -> list[Any]:
-    """Return a value of every record as the page shows it. Equal values are made once."""
-    value_of, show_value = shown_as
+def _column(
+    records: Sequence[Record], field: ShownField, text: Strings, detail: Detail
+) -> list[Any]:
+    """Return a field of every record as the page shows it. Equal values are made once."""
+    value_of, show_value = field
     values = [value_of(record) for record in records]
-    shown = {value: show_value(value, text, detail) for value in dict.fromkeys(values)}
-    return [shown[value] for value in values]
+    shown_values = {value: show_value(value, text, detail) for value in dict.fromkeys(values)}
+    return [shown_values[value] for value in values]
 
 
 _COLUMNS = {column.name: column for column in TRIALS}
 
 
-def _as_in_tables(name: str) -> Shown:
-    """Return what tables have in a column: texts by their places, numbers rounded."""
+def _table_field(name: str) -> ShownField:
+    """Return the field of a table's column: its texts by their places, its numbers rounded."""
     column = _COLUMNS[name]
     if column.kind == "text":
         return column.value, lambda value, text, _: text(str(value or "") or None)
@@ -270,13 +275,15 @@ def _as_in_tables(name: str) -> Shown:
     return column.value, _itself
 
 
-def _prompt(name: str, shown: Callable[[Any, Strings, Detail], Any], absent: Any = None) -> Shown:
-    """Return a field of a record's prompt as the page shows it, if it is known."""
-    return lambda record: getattr(record.prompt, name, absent), shown
+def _prompt_field(
+    name: str, show_value: Callable[[Any, Strings, Detail], Any], absent: Any = None
+) -> ShownField:
+    """Return a field of a record's prompt, with the default `absent` if it is not known."""
+    return lambda record: getattr(record.prompt, name, absent), show_value
 
 
-def _fact(name: str, label: Callable[[Any], str]) -> Shown:
-    """Return a record's own field in words, if it is known."""
+def _record_field(name: str, label: Callable[[Any], str]) -> ShownField:
+    """Return a field of a record in words, which is empty if its value is not known."""
     return attrgetter(name), lambda value, text, _: text(
         None if value is None or value == "" else label(value)
     )
@@ -290,16 +297,16 @@ def _why(record: Record) -> str | None:
     return _JSON.encode(record.scorer.why) if record.scorer and record.scorer.why else None
 
 
-# A value of a record, and what of it the page shows.
-Shown = tuple[Callable[[Record], Any], Callable[[Any, Strings, Detail], Any]]
-_SHOWN: dict[str, Shown] = {
-    "repeat": _as_in_tables("repeat"),
-    "score": _as_in_tables("score"),
-    "question": _as_in_tables("question"),
-    "reference": _as_in_tables("reference"),
+# A function that takes a value from a record, and one that makes what the page shows of it.
+ShownField = tuple[Callable[[Record], Any], Callable[[Any, Strings, Detail], Any]]
+_SHOWN_FIELDS: dict[str, ShownField] = {
+    "repeat": _table_field("repeat"),
+    "score": _table_field("score"),
+    "question": _table_field("question"),
+    "reference": _table_field("reference"),
     "keywords": (attrgetter("keywords"), lambda words, text, _: text.all(words)),
     "why": (_why, lambda why, text, _: text(why)),
-    **{name: _as_in_tables(name) for name in ("outcome", "failure", "error")},
+    **{name: _table_field(name) for name in ("outcome", "failure", "error")},
     "answer": (
         attrgetter("answer"),
         lambda answer, text, detail: text(answer and answer[: detail.answer]),
@@ -312,41 +319,43 @@ _SHOWN: dict[str, Shown] = {
         attrgetter("thinking"),
         lambda thoughts, text, detail: text(thoughts and thoughts[: detail.answer]),
     ),
-    "thought": _fact("thinking_tokens", lambda tokens: amount_label(tokens, "token")),
+    "thought": _record_field("thinking_tokens", lambda tokens: amount_label(tokens, "token")),
 }
 # What was measured, in words: names on the page, in this order.
-_FACTS: dict[str, Shown] = {
-    "finish reason": _as_in_tables("finish"),
-    "latency": _fact("latency_s", seconds_label),
-    "prompt": _fact("sent_tokens", lambda tokens: amount_label(tokens, "token")),
+_FACTS: dict[str, ShownField] = {
+    "finish reason": _table_field("finish"),
+    "latency": _record_field("latency_s", seconds_label),
+    "prompt": _record_field("sent_tokens", lambda tokens: amount_label(tokens, "token")),
     "cached": (
         attrgetter("cached_tokens", "shared_tokens"),
         lambda both, text, _: text(cached_label(*both)),
     ),
-    "answer": _fact("completion_tokens", lambda tokens: amount_label(tokens, "token")),
-    "thinking": _fact("thinking_tokens", lambda tokens: amount_label(tokens, "token")),
+    "answer": _record_field("completion_tokens", lambda tokens: amount_label(tokens, "token")),
+    "thinking": _record_field("thinking_tokens", lambda tokens: amount_label(tokens, "token")),
     "mean log-probability": (
         lambda record: record.logprobs and record.logprobs.mean,
         lambda nats, text, _: text(None if nats is None else typeset(f"{nats:.4f}")),
     ),
-    "cost": _fact("usd", usd_label),
-    "attempts": _fact("attempts", str),
-    "answered by": _as_in_tables("answered_by"),
-    "finished": _fact("finished_at", moment_label),
-    "prompt sha256": _prompt("sha256", lambda sha, text, _: text(sha and sha[:SHA])),
-    "off the length by": _prompt(
+    "cost": _record_field("usd", usd_label),
+    "attempts": _record_field("attempts", str),
+    "answered by": _table_field("answered_by"),
+    "finished": _record_field("finished_at", moment_label),
+    "prompt sha256": _prompt_field("sha256", lambda sha, text, _: text(sha and sha[:SHA])),
+    "off the length by": _prompt_field(
         "off_by", lambda off, text, _: text(amount_label(off, "token") if off else None), 0
     ),
-    "already in the haystack": _prompt(
+    "already in the haystack": _prompt_field(
         "collisions", lambda collisions, text, _: text(", ".join(collisions) or None), ()
     ),
 }
 
 
-def _says(records: Sequence[Record], scale: tuple[float, float], text: Strings) -> list[int | None]:
-    """Return each trial's score in words.
+def _score_texts(
+    records: Sequence[Record], scale: tuple[float, float], text: Strings
+) -> list[int | None]:
+    """Return each trial's score in words, as places of texts.
 
-    It is in percent, and on its scorer's own scale if that is another one.
+    It is in percent and, if its scorer has a scale other than 0 to 1, on that scale too.
     """
     low, high = scale
     has_own_scale = (low, high) != (0.0, 1.0)
@@ -369,33 +378,34 @@ def _score_words(score: float | None, native: Any, low: float, high: float) -> s
 
 
 def _needles(records: Sequence[Record], text: Strings, detail: Detail) -> dict[str, list[Any]]:
-    """Return passages, and per trial its needles: where, text, and surroundings in a passage."""
+    """Return the passages, and for each trial its needles: depth, text, and view of a passage."""
     needles_of_records = [
-        [_seen(needle, detail.around(record)) for needle in record.needles] for record in records
+        [_needle_window(needle, detail.around(record)) for needle in record.needles]
+        for record in records
     ]
-    passages, views = joined([window for row in needles_of_records for _, window in row])
+    passages, views = join_windows([window for row in needles_of_records for _, window in row])
     rows = [
         [
             [
                 text(f"{depth_words(needle.realised)} (meant for {depth_words(needle.meant)})"),
-                text(shown or None),
-                *views.get(window, _NOWHERE),
+                text(needle_text or None),
+                *views.get(window, _NO_VIEW),
             ]
-            for needle, (shown, window) in zip(record.needles, row, strict=True)
+            for needle, (needle_text, window) in zip(record.needles, row, strict=True)
         ]
         for record, row in zip(records, needles_of_records, strict=True)
     ]
     return {"passages": passages, "needles": rows}
 
 
-def _seen(needle: NeedleRecord, around: bool) -> tuple[str, Window]:
-    """Return a needle's text, and the window that it stands in.
+def _needle_window(needle: NeedleRecord, has_window: bool) -> tuple[str, Window]:
+    """Return a needle's text, and the window around it, which is empty without `has_window`.
 
-    These are all letters of its record, but cut otherwise. A blank put in to keep two words apart
-    goes with the needle, so that the window is the haystack's own text as other windows have it.
+    A blank that was inserted to separate two words is moved to the needle, so that the window is
+    the haystack's own text, which other windows overlap.
     """
     text = needle.text
-    before, after = (needle.before, needle.after) if around else ("", "")
+    before, after = (needle.before, needle.after) if has_window else ("", "")
     if before.endswith(" "):
         return f" {text}", (before[:-1], after)
     if after.startswith(" ") and (not before or before[-1].isspace()):

@@ -21,25 +21,25 @@ from needlemap.reports.labels import (
 )
 from needlemap.reports.renderers.html import (
     fold,
-    isolated,
-    listed,
-    prose,
+    isolate,
+    list_html,
+    prose_block,
     sentence_html,
-    soft,
+    soft_paragraph,
     table,
     verdict_sign,
-    visible,
-    wide,
+    visible_html,
+    wide_block,
 )
 from needlemap.text import short
 
 Data = Mapping[str, Any]
-EACH = "Each cell: score in percent (n)."
-ALL = "All that needlemap report says"
+CELLS_NOTE = "Each cell: score in percent (n)."
+ALL_LINES = "All that needlemap report says"
 
 
-def written(summary: Data) -> str:
-    """Return all that the page shows, in its order."""
+def views_html(summary: Data) -> str:
+    """Return the HTML of all views, in the page's order, and of the notes on all runs."""
     make_view = {
         "sheet": lambda number: _sheet(summary["sheets"][number]),
         "difference": lambda number: _difference(summary["differences"][number]),
@@ -61,41 +61,45 @@ def _part(name: str, content: str) -> str:
 
 
 def _sheet(sheet: Data) -> str:
-    """Return a sheet: advice, readings at a glance, curves and tables in its order, words."""
+    """Return a sheet: its answer and advice, readings, curves and tables, and its lines."""
     comparison = sheet["comparison"] or {"refused": None}
-    compared, refusal = comparison.get("sheet"), comparison["refused"]
-    first, *others = _tables(sheet)
+    comparison_sheet, refusal = comparison.get("sheet"), comparison["refused"]
+    first_table, *other_tables = _tables(sheet)
     chart = f'<figure class="chart">{sheet["chart"]}</figure>' if sheet["chart"] else ""
-    shown = [first, chart] if sheet["first"] == "table" else [chart, first]
+    chart_and_table = [first_table, chart] if sheet["first"] == "table" else [chart, first_table]
     pictures = "".join(
-        f'<figure class="picture" data-points="{width:g}">{drawn}</figure>'
-        for width, drawn in sheet.get("pictures", ())
+        f'<figure class="picture" data-points="{width:g}">{svg}</figure>'
+        for width, svg in sheet.get("pictures", ())
     )
     lines = sheet["lines"] or ([f"Not compared: {refusal}"] if refusal else [])
-    verdict = f'<section class="verdict">{_verdict(compared)}</section>' if compared else ""
-    pair = f'<div class="pair">{"".join([*shown, pictures])}</div>'
-    content = "".join([pair, *others, listed(lines), verdict])
-    glance = _change_readings(comparison["json"]) if compared else sheet["readings"]
-    answering = compared or sheet
+    verdict = (
+        f'<section class="verdict">{_verdict(comparison_sheet)}</section>'
+        if comparison_sheet
+        else ""
+    )
+    pair = f'<div class="pair">{"".join([*chart_and_table, pictures])}</div>'
+    content = "".join([pair, *other_tables, list_html(lines), verdict])
+    glance = _change_readings(comparison["json"]) if comparison_sheet else sheet["readings"]
+    answering = comparison_sheet or sheet
     new_readings = [row for row in glance if not _stands_in(row[1], answering["answer"])]
     parts = f'{_readings(new_readings)}<div class="sheet-parts">{content}</div>'
     answer = _answer(answering, sheet["advice"])
-    return f"<h2>{visible(sheet['title'])}</h2>\n{answer}{_part('sheet', parts)}"
+    return f"<h2>{visible_html(sheet['title'])}</h2>\n{answer}{_part('sheet', parts)}"
 
 
 def _stands_in(value: str, answer: str) -> bool:
-    """Return True if the answer holds a number already: each stands once."""
+    """Return True if the answer holds a number already, so that it is not shown twice."""
     return bool(value) and re.search(rf"(?<![\w.]){re.escape(value)}(?![\w%])", answer) is not None
 
 
 def _readings(rows: Iterable[Sequence[str]]) -> str:
-    """Return what is known at a glance: a word, a value, a note, a kind; '' without a row."""
-    shown = "".join(
-        f'<div class="reading-of {kind}"><dt>{visible(word)}</dt><dd><b>{sentence_html(value)}</b>'
-        f"{_note(note)}</dd></div>"
+    """Return rows of a word, a value, a note and a class as HTML, or '' if there is no row."""
+    readings = "".join(
+        f'<div class="reading-of {kind}"><dt>{visible_html(word)}</dt>'
+        f"<dd><b>{sentence_html(value)}</b>{_note(note)}</dd></div>"
         for word, value, note, kind in rows
     )
-    return f'<dl class="readings">{shown}</dl>' if shown else ""
+    return f'<dl class="readings">{readings}</dl>' if readings else ""
 
 
 def _note(note: str) -> str:
@@ -103,7 +107,7 @@ def _note(note: str) -> str:
 
 
 def _change_readings(comparison: Data) -> Iterator[Sequence[str]]:
-    """Yield two compared runs at a glance."""
+    """Yield the readings of two compared runs: word, value, note and class."""
     overall = comparison["overall"]
     noun = "pair" if comparison["counted"] else "mean"
     note = f"%, A to B\n{amount_label(comparison['pairs'], noun)}"
@@ -119,17 +123,20 @@ def _change_readings(comparison: Data) -> Iterator[Sequence[str]]:
 
 
 def _run_readings(run: Data) -> Iterator[Sequence[str]]:
-    """Yield a run at a glance. Its mean stands in its answer."""
+    """Yield the readings of a run: word, value, note and class. Its answer has its mean."""
     totals = run["totals"]
     if "sought" in run:
         yield run["sought"]["name"], run["sought"]["value"], "", "main"
     noun = "trial" if run["counted"] else "mean"
-    failed, sent = totals["missing"] - totals["unasked"], totals["trials"] - totals["unasked"]
+    failure_count, sent_count = (
+        totals["missing"] - totals["unasked"],
+        totals["trials"] - totals["unasked"],
+    )
     if totals["unasked"]:
         note = f"of {amount_label(totals['trials'], noun)}"
         yield "Not sent", f"{totals['unasked']:,}", note, ""
-    note = f"of {amount_label(sent, noun)}{' sent' if totals['unasked'] else ''}"
-    yield "Not measured", f"{failed:,}", note, "warn" if failed else ""
+    note = f"of {amount_label(sent_count, noun)}{' sent' if totals['unasked'] else ''}"
+    yield "Not measured", f"{failure_count:,}", note, "warn" if failure_count else ""
     if withheld := run["overall"].get("withheld"):
         yield "Refused or filtered", f"{withheld:,}", "count as 0", ""
     if tokens := totals["prompt_tokens"]:
@@ -149,29 +156,29 @@ def _run_readings(run: Data) -> Iterator[Sequence[str]]:
 
 
 def _difference(difference: Data) -> str:
-    """Return two compared runs; of refused ones nothing is shown here."""
+    """Return the HTML of two compared runs. They must not be refused."""
     sheet = difference["sheet"]
-    title = f"<h2>{visible(difference['name'])}</h2>"
+    title = f"<h2>{visible_html(difference['name'])}</h2>"
     answer = _answer(sheet, sheet["advice"])
     glance = _part("readings", _readings(_change_readings(difference["json"])))
     return f"{title}\n{answer}{glance}{_part('verdict', _verdict(sheet))}"
 
 
 def _answer(sheet: Data, advice: Sequence[str] = ()) -> str:
-    """Return what it comes to, in a sentence, with why; then what to do."""
+    """Return a sheet's result in a sentence, its reason, and what to do next."""
     if "verdict" in sheet:
         word, claim, basis, next_step = sheet["verdict"]
         why = f'<p class="why">{sentence_html(_sentence(_capitalised(basis)))}</p>' if basis else ""
         head = sentence_html(_sentence(claim))
-        shown = f'<p class="answer">{verdict_sign(word)} <b>{head}</b></p>{why}'
+        answer = f'<p class="answer">{verdict_sign(word)} <b>{head}</b></p>{why}'
         advice_lines = [*([f"Next: {next_step}"] if next_step else []), *advice]
-        return _part("answer", shown + "".join(map(_advised, advice_lines)))
+        return _part("answer", answer + "".join(map(_advice_html, advice_lines)))
     head, _, why = sheet["answer"].partition("; ")
     if not head:
         return ""
-    rest = f'<p class="why">{sentence_html(_sentence(_capitalised(why)))}</p>' if why else ""
-    shown = f'<p class="answer"><b>{sentence_html(_sentence(head))}</b></p>{rest}'
-    return _part("answer", shown + "".join(map(_advised, advice)))
+    reason = f'<p class="why">{sentence_html(_sentence(_capitalised(why)))}</p>' if why else ""
+    answer = f'<p class="answer"><b>{sentence_html(_sentence(head))}</b></p>{reason}'
+    return _part("answer", answer + "".join(map(_advice_html, advice)))
 
 
 def _capitalised(text: str) -> str:
@@ -184,8 +191,8 @@ def _sentence(text: str) -> str:
     return text if text[-1:] in ".!?" else f"{text}."
 
 
-def _advised(text: str) -> str:
-    """Return what something looks like and what to try, a line each."""
+def _advice_html(text: str) -> str:
+    """Return advice as a paragraph: what the result looks like and what to try, a line each."""
     lines = "<br>".join(sentence_html(line.strip()) for line in text.splitlines())
     return f'<p class="advice">{lines}</p>'
 
@@ -195,38 +202,38 @@ def _verdict(sheet: Data) -> str:
     return "".join(
         [
             "<h2>Comparison</h2>",
-            soft(
+            soft_paragraph(
                 "Trials are paired by what was asked. Single cells are exploration: they are not "
                 "corrected for their number."
             ),
             *_tables(sheet),
-            fold("All that needlemap compare says", listed(sheet["lines"])),
+            fold("All that needlemap compare says", list_html(sheet["lines"])),
         ]
     )
 
 
 def _tables(sheet: Data) -> list[str]:
-    """Return tables under their titles, and what stands below them.
+    """Return a sheet's tables under their titles, with the lines below them.
 
-    They are folded if they have the words to fold them under.
+    A table that has a title to fold it under is folded.
     """
     tables = sheet["table"], *sheet.get("more", ())
-    return [_titled(table, sheet["title"]) for table in tables]
+    return [_titled_table(table, sheet["title"]) for table in tables]
 
 
-def _titled(table_data: Data, sheet_title: str) -> str:
-    title, folded = table_data.get("title", ""), table_data.get("folded", "")
-    if not table_data["head"] and not folded:
+def _titled_table(table_data: Data, sheet_title: str) -> str:
+    title, fold_title = table_data.get("title", ""), table_data.get("folded", "")
+    if not table_data["head"] and not fold_title:
         return ""
     content = "".join(
         [
-            soft("" if folded or title == sheet_title else title),
-            wide("Table", _sheet_table(table_data)) if table_data["rows"] else "",
-            *(f"<pre>{visible(line)}</pre>" for line in table_data.get("lines", ())),
-            soft(table_data.get("after", "")),
+            soft_paragraph("" if fold_title or title == sheet_title else title),
+            wide_block("Table", _sheet_table(table_data)) if table_data["rows"] else "",
+            *(f"<pre>{visible_html(line)}</pre>" for line in table_data.get("lines", ())),
+            soft_paragraph(table_data.get("after", "")),
         ]
     )
-    return fold(folded, content) if folded else f"<section>{content}</section>"
+    return fold(fold_title, content) if fold_title else f"<section>{content}</section>"
 
 
 def _sheet_table(table_data: Data) -> str:
@@ -234,30 +241,33 @@ def _sheet_table(table_data: Data) -> str:
     rows = [
         [_row_name(row), *(_cell(*cell) for cell in row["cells"][1:])] for row in table_data["rows"]
     ]
-    left = [column for column, kind in enumerate(kinds, start=1) if kind]
-    return table(table_data["head"], rows, kind=f"numbers{_reflow(table_data)}", left=left)
+    text_columns = [column for column, kind in enumerate(kinds, start=1) if kind]
+    return table(
+        table_data["head"], rows, kind=f"numbers{_reflow_class(table_data)}", left=text_columns
+    )
 
 
 # Letters of a row that a phone has room for, with two more between columns.
-FITS = 46
+PHONE_LETTERS = 46
 
 
-def _reflow(table_data: Data) -> str:
-    """Return the class of a table whose rows a narrow screen sets one cell below the other.
+def _reflow_class(table_data: Data) -> str:
+    """Return the class " reflow" if a table's rows are too wide for a phone, else ''.
 
-    What fits stays a table, down whose columns one can read.
+    A narrow screen then sets the cells of a row one below the other. A table that fits is kept,
+    because one can read down its columns.
     """
     texts = [
         [row["cells"][0], *(cell[0] for cell in row["cells"][1:])] for row in table_data["rows"]
     ]
     columns = zip(table_data["head"], *texts, strict=True)
     letters = sum(2 + max(map(len, column)) for column in columns)
-    return " reflow" if letters > FITS else ""
+    return " reflow" if letters > PHONE_LETTERS else ""
 
 
 def _row_name(row: Data) -> str:
-    """Return a name that leads to what it is of."""
-    name = isolated(row["cells"][0])
+    """Return the name of a row, with a link to its view if it has one."""
+    name = isolate(row["cells"][0])
     if row["to"] is not None:
         kind, number = row["to"]
         name = f'<a class="link" href="#{kind}-{number}" data-to="{kind} {number}">{name}</a>'
@@ -265,7 +275,7 @@ def _row_name(row: Data) -> str:
 
 
 def _cell(text: str, share: float | None, kind: str = "") -> str:
-    """Return a score, which scripts set on its colour; other texts as they are."""
+    """Return the text of a cell. If it is a score, scripts set it on the score's colour."""
     if text in SIGNS:
         return f'<span class="words">{verdict_sign(text)}</span>'
     if share is not None:
@@ -276,22 +286,24 @@ def _cell(text: str, share: float | None, kind: str = "") -> str:
 
 
 def _run(run: Data) -> str:
-    """Return what stands next to a run's map; without scripts also the map in numbers."""
+    """Return the HTML next to a run's map. Without scripts it also has the map in numbers."""
     effective = table(
         ["Rule", "Value [95 % interval]"], map(_effective, run["effective"]), kind="rules"
     )
-    held = f"<h2>Effective length</h2>{wide('Effective length by rule', effective)}"
-    beside = f'<figure class="chart">{run["beside"]}</figure>' if "beside" in run else ""
+    effective_lengths = (
+        f"<h2>Effective length</h2>{wide_block('Effective length by rule', effective)}"
+    )
+    seek_figure = f'<figure class="chart">{run["beside"]}</figure>' if "beside" in run else ""
     lengths = fold(_margins_name(run), _margins(run), heading=True)
     return "\n".join(
         [
-            f"<h2>{visible(run['name'])}</h2>",
-            _part("effective", held if run["effective"] else ""),
+            f"<h2>{visible_html(run['name'])}</h2>",
+            _part("effective", effective_lengths if run["effective"] else ""),
             _answer(run),
             _part("readings", _readings(_run_readings(run))),
-            _part("lines", listed(run["notes"]) + fold(ALL, listed(run["lines"]))),
-            _part("beside", beside),
-            f"{soft(EACH)}{_map(run)}",
+            _part("lines", list_html(run["notes"]) + fold(ALL_LINES, list_html(run["lines"]))),
+            _part("beside", seek_figure),
+            f"{soft_paragraph(CELLS_NOTE)}{_map(run)}",
             _part("numbers", lengths),
         ]
     )
@@ -300,7 +312,7 @@ def _run(run: Data) -> str:
 def _effective(effective: Data) -> list[str]:
     value, rule = effective["value"], effective["rule"]
     unit = "" if value.startswith("-") else " %" if rule.startswith("auc") else " tokens"
-    name = f'<span class="rule">{visible(rule)}</span>'
+    name = f'<span class="rule">{visible_html(rule)}</span>'
     return [
         f'{name}<span class="soft">{sentence_html(effective["says"])}</span>',
         f"<b>{sentence_html(value)}</b>{unit}",
@@ -308,13 +320,13 @@ def _effective(effective: Data) -> list[str]:
 
 
 def _map(run: Data) -> str:
-    """Return lengths across, depths down.
+    """Return the map as a table with lengths across and depths down.
 
-    If every length has depths of its own, there is a row for each cell.
+    If every length has depths of its own, the table has a row for each cell.
     """
     depths = {depth: label for depth, label, _ in run["depths"]}
     lengths = [label for _, label in run["lengths"]]
-    cells = {(length, depth): text for length, depth, text in _cells(run["cells"])}
+    cells = {(length, depth): text for length, depth, text in _cell_texts(run["cells"])}
     if run["ragged"]:
         rows = [[lengths[length], depths[depth], text] for (length, depth), text in cells.items()]
         return table(["Length", "Depth", "Score (n)"], rows, kind="numbers")
@@ -325,7 +337,7 @@ def _map(run: Data) -> str:
     return table(["", *lengths], rows, kind="numbers")
 
 
-def _cells(cells: Data) -> Iterator[tuple[int, float, str]]:
+def _cell_texts(cells: Data) -> Iterator[tuple[int, float, str]]:
     columns = (cells[name] for name in ("length", "depth", "score", "n"))
     for length, depth, score, n in zip(*columns, strict=True):
         yield length, depth, f"{score_label(score)} ({n})"
@@ -358,48 +370,53 @@ def _margin(name: str, labels: Sequence[str], means: Data) -> str:
 
 
 def _notes(summary: Data) -> str:
-    """Return what is not compared or measured, costs, settings, versions and hashes."""
+    """Return the tables below all views: refusals, failures, costs, settings and versions."""
     runs = summary["runs"]
-    refused = [difference for difference in summary["differences"] if difference["refused"]]
-    failed = any(run["totals"]["missing"] > run["totals"]["unasked"] for run in runs)
+    refusals = [difference for difference in summary["differences"] if difference["refused"]]
+    has_failures = any(run["totals"]["missing"] > run["totals"]["unasked"] for run in runs)
     notes = {
-        "What is not compared, and why": _refused(refused, runs),
+        "What is not compared, and why": _refusals_html(refusals, runs),
         "What could not be measured": _failures(runs),
         "Tokens, cost and time": _totals(runs),
         "Settings": _values(runs, "settings", "Setting"),
         "Versions and hashes": _values(runs, "versions", "What"),
     }
     return "\n".join(
-        fold(name, wide(name, content), heading=True, is_open=failed and name.endswith("measured"))
+        fold(
+            name,
+            wide_block(name, content),
+            heading=True,
+            is_open=has_failures and name.endswith("measured"),
+        )
         for name, content in notes.items()
         if content
     )
 
 
-def _refused(refused: Sequence[Data], runs: Sequence[Data]) -> str:
+def _refusals_html(refusals: Sequence[Data], runs: Sequence[Data]) -> str:
     rows = []
-    for difference in refused:
-        first, second = (isolated(runs[difference[side]]["name"]) for side in "ab")
-        rows.append([f"{first} with {second}", isolated(difference["refused"])])
+    for difference in refusals:
+        first, second = (isolate(runs[difference[side]]["name"]) for side in "ab")
+        rows.append([f"{first} with {second}", isolate(difference["refused"])])
     return table(["Runs", "Why"], rows, kind="reflow") if rows else ""
 
 
 def _failures(runs: Sequence[Data]) -> str:
     rows = [
         [
-            isolated(failure["kind"]),
+            isolate(failure["kind"]),
             f"{failure['count']:,}",
-            "".join(map(prose, failure["examples"])),
-            isolated(run["name"]),
+            "".join(map(prose_block, failure["examples"])),
+            isolate(run["name"]),
         ]
         for run in runs
         for failure in run["failures"]
     ]
     if not rows:
-        return soft("Every trial was measured.")
+        return soft_paragraph("Every trial was measured.")
     head = ["Kind", "Trials", "In the server's or library's words", "Run"]
-    shown = 4 if len(runs) > 1 else 3
-    return table(head[:shown], [row[:shown] for row in rows], kind="reflow")
+    column_count = 4 if len(runs) > 1 else 3
+    return table(head[:column_count], [row[:column_count] for row in rows], kind="reflow")
 
 
 TOTALS = {
@@ -415,21 +432,28 @@ TOTALS = {
     "judge_usd": "the judge's cost, US dollars",
     "seconds": "sum of latencies, s",
 }
-# Shown only if there is any.
-RARE = ("thinking_tokens", "judge_usd")
+# These totals are shown only if a run has any.
+OPTIONAL_TOTALS = ("thinking_tokens", "judge_usd")
 
 
 def _totals(runs: Sequence[Data]) -> str:
     totals = [run["totals"] for run in runs]
-    keys = [key for key in TOTALS if key not in RARE or any(total[key] for total in totals)]
-    rows = [[isolated(run["name"]), *(_amount(run["totals"][key]) for key in keys)] for run in runs]
+    keys = [
+        key for key in TOTALS if key not in OPTIONAL_TOTALS or any(total[key] for total in totals)
+    ]
+    rows = [
+        [isolate(run["name"]), *(_amount_text(run["totals"][key]) for key in keys)] for run in runs
+    ]
     head = ["Run", *(TOTALS[key] for key in keys)]
     lines = [line for total in totals for line in total["cache_lines"]]
-    return table(head, rows, kind="numbers reflow") + "".join(map(soft, lines))
+    return table(head, rows, kind="numbers reflow") + "".join(map(soft_paragraph, lines))
 
 
-def _amount(value: float | None) -> str:
-    """Return a count as it is; dollars and seconds to the hundredth, below one to two digits."""
+def _amount_text(value: float | None) -> str:
+    """Return a count as it is, and dollars or seconds to the hundredth.
+
+    If they are below one, they have two digits.
+    """
     if value is None:
         return "not known"
     if not isinstance(value, float):
@@ -438,25 +462,25 @@ def _amount(value: float | None) -> str:
 
 
 def _values(runs: Sequence[Data], key: str, head: str) -> str:
-    """Return a row a value, with the runs that have it.
+    """Return a table with a row for each value, and the runs that have it.
 
-    What differs between runs, or from the default, is marked.
+    If a setting differs between the runs, or from its default, it has a mark.
     """
     runs_by_value: dict[str, dict[str, list[str]]] = {}
-    changed: set[str] = set()
+    changed_names: set[str] = set()
     for run in runs:
-        for name, value, *more in run[key]:
+        for name, value, *marks_of_value in run[key]:
             runs_by_value.setdefault(name, {}).setdefault(str(value), []).append(run["name"])
-            changed |= {name} if any(more) else set()
-    differs = {
+            changed_names |= {name} if any(marks_of_value) else set()
+    differing_names = {
         name
         for name, values in runs_by_value.items()
         if [*map(len, values.values())] != [len(runs)]
     }
     legend = []
-    if changed:
+    if changed_names:
         legend.append("• set for this run; without a mark: the default.")
-    if differs:
+    if differing_names:
         legend.append("≠ differs between the runs.")
     entries = [
         (name, value, names)
@@ -464,24 +488,29 @@ def _values(runs: Sequence[Data], key: str, head: str) -> str:
         for value, names in values.items()
     ]
     rows = [
-        [_marked(name, differs, changed), prose(value), visible(_whose(names, len(runs)))]
+        [
+            _name_with_marks(name, differing_names, changed_names),
+            prose_block(value),
+            visible_html(_run_names(names, len(runs))),
+        ]
         for name, value, names in entries
     ]
     marks = [
-        f"{'differs ' * (name in differs)}{'changed' * (name in changed)}" for name, *_ in entries
+        f"{'differs ' * (name in differing_names)}{'changed' * (name in changed_names)}"
+        for name, *_ in entries
     ]
-    shown = 3 if len(runs) > 1 else 2
-    cells = [row[:shown] for row in rows]
-    html = table([head, "Value", "Runs"][:shown], cells, kind=f"{key} reflow", marks=marks)
-    return soft(" ".join(legend)) + html
+    column_count = 3 if len(runs) > 1 else 2
+    cells = [row[:column_count] for row in rows]
+    html = table([head, "Value", "Runs"][:column_count], cells, kind=f"{key} reflow", marks=marks)
+    return soft_paragraph(" ".join(legend)) + html
 
 
-def _marked(name: str, differs: set[str], changed: set[str]) -> str:
-    signs = f"{'≠ ' * (name in differs)}{'• ' * (name in changed)}"
-    return f'<span class="sign">{signs}</span>{isolated(name)}'
+def _name_with_marks(name: str, differing_names: set[str], changed_names: set[str]) -> str:
+    signs = f"{'≠ ' * (name in differing_names)}{'• ' * (name in changed_names)}"
+    return f'<span class="sign">{signs}</span>{isolate(name)}'
 
 
-def _whose(names: Sequence[str], count: int) -> str:
+def _run_names(names: Sequence[str], count: int) -> str:
     if len(names) == count:
         return "all"
     more = ", …" if len(names) > 3 else ""

@@ -18,8 +18,8 @@ _ADDRESS = re.compile(r"(https?://[^\s<>\"']*[^\s<>\"'.,;:)])")
 LONG = 1500
 
 
-def visible(text: str) -> str:
-    """Return a text with what cannot be seen made visible."""
+def visible_html(text: str) -> str:
+    """Return a text as HTML in which letters that cannot be seen are shown by their codes."""
     if text.isascii() and text.isprintable():
         return escape(text)
     return "".join(map(_letter, text))
@@ -32,15 +32,15 @@ def _letter(letter: str) -> str:
 
 
 def sentence_html(text: str) -> str:
-    """Return a text of ours as pages set it, its addresses as links."""
+    """Return a sentence of ours as HTML, with its addresses as links."""
     pieces = _ADDRESS.split(typeset(text))
     return "".join(
-        _link(piece) if index % 2 else visible(piece) for index, piece in enumerate(pieces)
+        _link(piece) if index % 2 else visible_html(piece) for index, piece in enumerate(pieces)
     )
 
 
 def _link(address: str) -> str:
-    return f'<a href="{escape(address)}" rel="noreferrer">{visible(address)}</a>'
+    return f'<a href="{escape(address)}" rel="noreferrer">{visible_html(address)}</a>'
 
 
 def verdict_sign(word: str) -> str:
@@ -58,37 +58,37 @@ def word_class(word: str) -> str:
     return word.lower().replace(" ", "-")
 
 
-def isolated(text: str) -> str:
-    """Return a name or value in line with our own words, whose direction it cannot turn."""
-    return f"<bdi>{visible(text)}</bdi>"
+def isolate(text: str) -> str:
+    """Return a name or value as HTML that cannot turn the direction of the words around it."""
+    return f"<bdi>{visible_html(text)}</bdi>"
 
 
-def soft(text: str) -> str:
-    """Return a paragraph next to what matters; '' without a text."""
+def soft_paragraph(text: str) -> str:
+    """Return a paragraph of less weight, or '' if there is no text."""
     return f'<p class="soft">{sentence_html(text)}</p>' if text else ""
 
 
-def prose(text: str) -> str:
-    """Return a block of somebody's text, in its own direction."""
+def prose_block(text: str) -> str:
+    """Return a block of a text that we did not write, in its own direction."""
     focus = ' tabindex="0"' if len(text) > LONG else ""
-    shown = visible(text) if text else '<span class="soft">(empty)</span>'
+    shown = visible_html(text) if text else '<span class="soft">(empty)</span>'
     return f'<div class="prose" dir="auto"{focus}>{shown}</div>'
 
 
-def listed(texts: Iterable[str]) -> str:
-    """Return sentences, one below the other; '' without any."""
+def list_html(texts: Iterable[str]) -> str:
+    """Return sentences as a list, one below the other, or '' if there are none."""
     lines = "".join(f"<li>{sentence_html(text.strip())}</li>" for text in texts)
     return f'<ul class="lines">{lines}</ul>' if lines else ""
 
 
 def fold(title: str, content: str, *, heading: bool = False, is_open: bool = False) -> str:
     """Return HTML under a title that opens it."""
-    shown = f"<h2>{visible(title)}</h2>" if heading else visible(title)
+    shown = f"<h2>{visible_html(title)}</h2>" if heading else visible_html(title)
     state = " open" if is_open else ""
     return f'<details class="fold"{state}><summary>{shown}</summary>{content}</details>'
 
 
-def wide(label: str, content: str) -> str:
+def wide_block(label: str, content: str) -> str:
     """Return HTML that may be wider than the screen: it scrolls by itself, also by keys."""
     name = escape(printable(label))
     return f'<div class="wide" tabindex="0" role="group" aria-label="{name}">{content}</div>'
@@ -102,17 +102,17 @@ def table(
     left: Iterable[int] = (),
     marks: Sequence[str] = (),
 ) -> str:
-    """Return a table of a head of texts and rows of HTML; the first cell of a row names it.
+    """Return a table with heads of text and rows of HTML. The first cell of a row names the row.
 
-    left: columns whose heads stand over words. marks: a class for each row. If the table reflows,
-    roles are named: to a browser it is no table any more once a narrow screen sets its cells one
-    below the other, each under its head.
+    kind: its classes. left: columns of words, whose heads are set to the left. marks: a class for
+    each row. If the table has the class "reflow", its elements name their roles, because a browser
+    does not take it for a table once a narrow screen sets cells one below the other.
     """
     left_columns, reflows = set(left), "reflow" in kind.split()
     role = _ROLE.format if reflows else "".format
     heads = "".join(
         f'<th scope="col"{role("columnheader")}{_class("left" if column in left_columns else "")}>'
-        f"{isolated(text)}</th>"
+        f"{isolate(text)}</th>"
         for column, text in enumerate(head)
     )
     heads_of_cells = [
