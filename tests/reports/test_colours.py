@@ -21,7 +21,7 @@ from needlemap.reports.colours import (
     step_of,
     steps,
 )
-from needlemap.reports.figures.panels import scores
+from needlemap.reports.figures.panels import score_scale
 from needlemap.reports.renderers.heat import UNICODE, Painter, Spot
 
 SOURCES = Path(colours.__file__).parents[1]
@@ -74,7 +74,7 @@ def test_a_second_rule_is_found_in_any_language(rule):
 @pytest.mark.parametrize("name", PALETTES)
 def test_figure_terminal_and_page_agree_on_every_fill_and_ink(name):
     """They disagreed at scores of 42 to 53."""
-    scale, painter = scores(name), Painter(4, PALETTES[name], UNICODE)
+    scale, painter = score_scale(name), Painter(4, PALETTES[name], UNICODE)
     for tenth in range(1001):
         score = tenth / 1000
         fill, ink = steps(PALETTES[name])[step_of(score)]

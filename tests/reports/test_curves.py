@@ -12,7 +12,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.records import RunFile
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import PromptRecord, Record
-from needlemap.reports.figures.curves import draw_curves, plots_of, spread
+from needlemap.reports.figures.curves import draw_curves, move_apart, plots_of
 from needlemap.stats.effective import RULES, parse_rule
 
 LENGTHS, DEPTHS, REPEATS = (1_000, 2_000, 4_000, 8_000), (0.0, 0.5, 1.0), 6
@@ -75,8 +75,8 @@ def test_lines_are_told_apart_without_colours() -> None:
 def test_no_name_lies_on_another() -> None:
     _, texts = shown(plain(**{f"m{at}": GOOD for at in range(8)}))
     assert len([text for text in texts if text.endswith("≥8k")]) == 8
-    assert spread([5, 5, 5], 8, 0, 100) == [5, 13, 21]
-    assert spread([99, 99], 8, 0, 100) == [92, 100]
+    assert move_apart([5, 5, 5], 8, 0, 100) == [5, 13, 21]
+    assert move_apart([99, 99], 8, 0, 100) == [92, 100]
 
 
 def test_an_effective_length_is_marked_where_the_line_falls_below_the_threshold() -> None:

@@ -17,7 +17,7 @@ import pytest
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.extras import install_line
 from needlemap.reports import figures, parse_width
-from needlemap.reports.figures import FIGURES, TEXT, TITLE, Drawing, text, wide
+from needlemap.reports.figures import FIGURES, TEXT, TITLE, Drawing, text, text_width
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.stats.means import Map
 
@@ -193,7 +193,9 @@ def test_a_texts_width_is_what_the_font_makes_of_it(words: str, bold: bool) -> N
     """Measured on a picture: the last dark column."""
     width, end = ink_end(Drawing((text(0, 20, words, 20, bold=bold),), 800, 30, printed=True).png)
     assert (
-        0.9 * wide(words, 20, bold=bold) < 800 * end / width < 1.05 * wide(words, 20, bold=bold) + 1
+        0.9 * text_width(words, 20, bold=bold)
+        < 800 * end / width
+        < 1.05 * text_width(words, 20, bold=bold) + 1
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.reports.colours import PALETTES
-from needlemap.reports.figures import HATCHED, wide
+from needlemap.reports.figures import HATCHED, text_width
 from needlemap.reports.figures.figure import Figure, Shown, draw, panels_of
 from needlemap.reports.figures.heat import (
     BAND,
@@ -105,7 +105,7 @@ def test_the_name_of_the_depths_stands_left_of_their_labels(make_map: Any, make_
     right = float(name.attrib["x"]) + 1  # turned about its baseline: below that is what hangs
     labels = [each for each in drawn if (each.text or "").endswith("%")]
     ends = [each for each in labels if each.attrib.get("text-anchor") == "end"]
-    left = min(float(each.attrib["x"]) - wide(each.text or "") for each in ends)
+    left = min(float(each.attrib["x"]) - text_width(each.text or "") for each in ends)
     assert right < left
 
 

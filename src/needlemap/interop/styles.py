@@ -21,18 +21,18 @@ from needlemap.reports.figures import (
     mark,
     rect,
     text,
-    wide,
-    wrapped,
+    text_width,
+    wrap,
 )
 from needlemap.reports.figures.heat import (
     Box,
     Scale,
 )
 from needlemap.reports.figures.panels import (
-    count,
     gradient,
     missing_line,
-    repeats,
+    prompt_count,
+    trials_a_cell,
 )
 from needlemap.reports.figures.styles import MapStyle
 from needlemap.reports.labels import length_labels, row_labels
@@ -98,11 +98,11 @@ def draw_older(
         )
 
     labels = [label.removesuffix("%") for label in row_labels(map, map.depths).values()]
-    left_margin = 20 + max((wide(label) for label in labels), default=0.0)
+    left_margin = 20 + max((text_width(label) for label in labels), default=0.0)
     room = width - left_margin - 40
     rows = max(1, len(map.depths))
     title_lines = [
-        part for row in title.splitlines() for part in wrapped(row, width - 6, size=TEXT + 1)
+        part for row in title.splitlines() for part in wrap(row, width - 6, size=TEXT + 1)
     ]
     box = Box(
         x=left_margin,
@@ -129,8 +129,8 @@ def draw_older(
         words = f"Overall Score for {map.model}: {score}"
         parts.append(text(box.x + room / 2, end - 3, words=words, anchor="middle"))
 
-    note = ". ".join([f"{count(map)}, {repeats(map)}", *missing_line(map)])
-    for row in wrapped(note, width - 6, size=TEXT - 1):
+    note = ". ".join([f"{prompt_count(map)}, {trials_a_cell(map)}", *missing_line(map)])
+    for row in wrap(note, width - 6, size=TEXT - 1):
         end += 8
         parts.append(text(3, end, words=row, size=TEXT - 1, fill=SOFT))
     return parts, end + 5
@@ -191,7 +191,7 @@ def _lengths(map: Map, box: Box) -> tuple[list[str], float]:
         if is_shown or column == last:
             x = box.x + (column + 0.5) * column_width
             parts.append(text(x + 2.5, bottom + TEXT, words=label, anchor="end", turned=-45))
-    widest = max((wide(label) for label in labels.values()), default=0.0)
+    widest = max((text_width(label) for label in labels.values()), default=0.0)
     end = bottom + 4 + 0.75 * widest + TEXT
     parts.append(text(box.x + box.width / 2, end + 4, words="Token Limit", anchor="middle"))
     return parts, end + 6
@@ -245,7 +245,7 @@ def _legend(points: Sequence[tuple[float, float]], box: Box) -> list[str]:
         rect(
             x,
             y,
-            width=wide(words, TEXT - 1) + 20,
+            width=text_width(words, TEXT - 1) + 20,
             height=10,
             fill="#CCCCCC",
             fill_opacity=0.8,

@@ -105,7 +105,7 @@ class Loaded:
         """Return the map of the scores."""
         about = self.about
         settings = about.named
-        map = make_map(
+        score_map = make_map(
             self.prompts,
             model=about.model_label,
             tokenizer=printable(about.tokenizer.name, line=True),
@@ -115,7 +115,7 @@ class Loaded:
             cube=self.cube,
             depthless=about.depthless,
         )
-        return with_skipped(map) if about.stopped else map
+        return with_skipped(score_map) if about.stopped else score_map
 
 
 def load_run(folder: RunFolder | str | Path, *, texts: bool = True) -> Loaded:

@@ -63,9 +63,9 @@ def depth_labels(depths: Sequence[float]) -> dict[float, str]:
     return {depth: f"{percent(depth):g}%" for depth in depths}
 
 
-def row_labels(map: Map, depths: Sequence[float]) -> dict[float, str]:
+def row_labels(score_map: Map, depths: Sequence[float]) -> dict[float, str]:
     """Return the names of a map's rows: depths, or the whole text if a task asks about that."""
-    return dict.fromkeys(depths, WHOLE) if map.depthless else depth_labels(depths)
+    return dict.fromkeys(depths, WHOLE) if score_map.depthless else depth_labels(depths)
 
 
 def depth_score_labels(rows: Sequence[DepthScore], depths: Sequence[float]) -> list[str]:
@@ -268,15 +268,16 @@ def missing_label(missing: int, failures: Mapping[str, int]) -> str:
     return f"{missing} ({', '.join(kinds)})" if kinds else str(missing)
 
 
-def overall_label(map: Map) -> str:
+def overall_label(score_map: Map) -> str:
     """Return the line under a map: 'overall 87.3 (n=225, 2 missing)'."""
-    n = n_label(map.n, counted=map.counted)
-    return f"overall {score_label(map.overall)} ({n}, {map.missing} missing{withheld_label(map)})"
+    n = n_label(score_map.n, counted=score_map.counted)
+    missing = f"{score_map.missing} missing{withheld_label(score_map)}"
+    return f"overall {score_label(score_map.overall)} ({n}, {missing})"
 
 
-def withheld_label(map: Map) -> str:
+def withheld_label(score_map: Map) -> str:
     """Return what stands behind a mean if answers were held back, which count as 0."""
-    return f", {map.withheld:,} refused or filtered" if map.withheld else ""
+    return f", {score_map.withheld:,} refused or filtered" if score_map.withheld else ""
 
 
 def n_label(n: int, *, counted: bool) -> str:
@@ -312,13 +313,13 @@ def _trimmed(value: float, digits: int) -> str:
 Bands = dict[tuple[int, float], tuple[float, float]]
 
 
-def ragged_bands(map: Map) -> Bands:
+def ragged_bands(score_map: Map) -> Bands:
     """Return where cells lie if every length has depths of its own.
 
     Each cell reaches half way to its neighbours.
     """
     by_length: dict[int, list[float]] = defaultdict(list)
-    for cell in map.cells:
+    for cell in score_map.cells:
         by_length[cell.length_tokens].append(cell.depth)
     bands: Bands = {}
     for length, own_depths in by_length.items():

@@ -53,24 +53,25 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
     A run that seeks reports what it sought, since means over uneven cells show nothing. heat: how
     the map is drawn. Raises SettingsError for an unknown rule.
     """
-    map = run.map
+    score_map = run.map
     sought = seek_report(run) if seeks(run) else None
     values = {
         "run": run.path,
-        "model": map.model,
-        "task": map.task,
-        "tokenizer": map.tokenizer,
-        "scorer": map.scorer,
-        "mode": map.mode,
-        "overall": mean_fields(map.total) if map.total and not sought else None,
-        "missing": map.missing,
-        "refused_or_filtered": map.withheld,
+        "model": score_map.model,
+        "task": score_map.task,
+        "tokenizer": score_map.tokenizer,
+        "scorer": score_map.scorer,
+        "mode": score_map.mode,
+        "overall": mean_fields(score_map.total) if score_map.total and not sought else None,
+        "missing": score_map.missing,
+        "refused_or_filtered": score_map.withheld,
         "stopped": run.about.stopped or None,
         "lengths": [
-            {"length_tokens": length, **mean_fields(mean)} for length, mean in map.margins.items()
+            {"length_tokens": length, **mean_fields(mean)}
+            for length, mean in score_map.margins.items()
         ],
         "depths": lambda: _depth_fields(run),
-        "cells": lambda: [_cell_fields(cell, map.depthless) for cell in map.cells],
+        "cells": lambda: [_cell_fields(cell, score_map.depthless) for cell in score_map.cells],
         "effective_lengths": lambda: [
             effective_fields(effective) for effective in _effective_lengths(run, rules)
         ],
@@ -85,7 +86,9 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
     notes = (printable(line, line=True) for line in ended_lines(run))
     lines = (*summary_lines(run.cube, rules), *notes)
     sentences = (Fact(said=line) for line in lines)
-    return Report("run", map.model, (*keyed(values), *sentences), heat=heat or Heat(map))
+    return Report(
+        "run", score_map.model, (*keyed(values), *sentences), heat=heat or Heat(score_map)
+    )
 
 
 def _taken_fields(taken: Taken) -> dict[str, Any]:

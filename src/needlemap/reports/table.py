@@ -327,9 +327,9 @@ def _aligned(cells: Sequence[str]) -> list[str]:
 
 def _raw(columns: Mapping[str, Map], datasets: Sequence[str]) -> list[str]:
     lines = []
-    for name, map in columns.items():
+    for name, score_map in columns.items():
         lines += ["-" * 31, f"Model: {name}"]
-        scores = _scores(map)
+        scores = _scores(score_map)
         for dataset, cell in zip(datasets, _cells(columns), strict=True):
             score = scores.get(cell)
             entry = {} if score is None else {"score": percent(score)}
@@ -339,7 +339,7 @@ def _raw(columns: Mapping[str, Map], datasets: Sequence[str]) -> list[str]:
 
 def _rows(columns: Mapping[str, Map], version: str | None) -> list[list[str]]:
     shown_version = version or summary_version(columns)
-    scores, cells = [_scores(map) for map in columns.values()], _cells(columns)
+    scores, cells = [_scores(score_map) for score_map in columns.values()], _cells(columns)
     depths = _depth_names([cell.depth for cell in cells])
     rows = [["dataset", "version", "metric", "mode", *(_plain(name) for name in columns)]]
     for cell in cells:
@@ -356,12 +356,12 @@ def _rows(columns: Mapping[str, Map], version: str | None) -> list[list[str]]:
     return rows
 
 
-def _scores(map: Map) -> dict[Cell, float | None]:
-    return {Cell(cell.length_tokens, cell.depth): cell.score for cell in map.cells}
+def _scores(score_map: Map) -> dict[Cell, float | None]:
+    return {Cell(cell.length_tokens, cell.depth): cell.score for cell in score_map.cells}
 
 
 def _cells(columns: Mapping[str, Map]) -> list[Cell]:
-    return sorted({cell for map in columns.values() for cell in _scores(map)})
+    return sorted({cell for score_map in columns.values() for cell in _scores(score_map)})
 
 
 def summary_version(columns: Mapping[str, Map]) -> str:
@@ -370,8 +370,8 @@ def summary_version(columns: Mapping[str, Map]) -> str:
     Raises SettingsError.
     """
     tests = {
-        json.dumps({"mode": map.mode, "scorer": map.scorer, "task": map.task})
-        for map in columns.values()
+        json.dumps({"mode": score_map.mode, "scorer": score_map.scorer, "task": score_map.task})
+        for score_map in columns.values()
     }
     if len(tests) != 1:
         raise SettingsError(

@@ -205,8 +205,8 @@ def margin_frame(maps: Mapping[str, Map]) -> Any:
     """
     rows = [
         {"family": family, "length_tokens": length, "n": mean.n, **_percents(mean)}
-        for family, map in maps.items()
-        for length, mean in map.margins.items()
+        for family, score_map in maps.items()
+        for length, mean in score_map.margins.items()
     ]
     frame = plain_frame(rows).reindex(
         columns=["family", "length_tokens", "score", "n", "low", "high"]
@@ -258,12 +258,15 @@ def make_map(
     )
 
 
-def with_skipped(map: Map) -> Map:
+def with_skipped(score_map: Map) -> Map:
     """Return a map of a run that a limit stopped, which skipped what was not asked."""
     cells = [
-        replace(cell, failures=_and_skipped(cell.failures, cell.missing)) for cell in map.cells
+        replace(cell, failures=_and_skipped(cell.failures, cell.missing))
+        for cell in score_map.cells
     ]
-    return replace(map, cells=tuple(cells), failures=_and_skipped(map.failures, map.missing))
+    return replace(
+        score_map, cells=tuple(cells), failures=_and_skipped(score_map.failures, score_map.missing)
+    )
 
 
 def _and_skipped(failures: Mapping[str, int], missing: int) -> Mapping[str, int]:

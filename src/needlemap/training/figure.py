@@ -19,15 +19,15 @@ from needlemap.reports.figures import (
     SOFT,
     TEXT,
     Drawing,
+    cut_text,
     draw_rows,
-    fitted,
     line,
     mark,
     rect,
     rows,
     rows_height,
     text,
-    wide,
+    text_width,
 )
 from needlemap.reports.figures.axis import Axis, length_ticks, make_axis
 from needlemap.reports.figures.curves import (
@@ -39,7 +39,7 @@ from needlemap.reports.figures.curves import (
     Curve,
     Plot,
     draw_plot,
-    endings,
+    end_labels,
 )
 from needlemap.reports.figures.heat import (
     SCORE,
@@ -50,7 +50,7 @@ from needlemap.reports.figures.heat import (
     Scale,
     Stroke,
     below,
-    unbroken,
+    split_at_gaps,
 )
 from needlemap.reports.report import Report
 from needlemap.stats.effective import Effective
@@ -76,9 +76,9 @@ def draw_series(report: Report, *, title: str | None, width: float | None) -> Dr
     heading = rows(title or report.title, [_caption(report)], total_width - 2 * EDGE)
     top = EDGE + rows_height(heading) + 6
     left = EDGE + SCORE.room
-    name_widths = [wide(curve.name, bold=True) for curve in plot.curves]
+    name_widths = [text_width(curve.name, bold=True) for curve in plot.curves]
     names_width = min(0.2 * total_width, 12 + max(name_widths))
-    labels_width = max(wide(label) for label in _labels(axis)) + 3 * TEXT
+    labels_width = max(text_width(label) for label in _labels(axis)) + 3 * TEXT
     box_width = (total_width - EDGE - left - names_width - _GAP - labels_width) / 2
     names = sum(bool(name_width) for name_width in name_widths)
     height = max(0.75 * box_width, NEAR * names)
@@ -86,13 +86,13 @@ def draw_series(report: Report, *, title: str | None, width: float | None) -> Dr
     score_box = Box(left, top + 12, box_width, height)
     crossing_left = left + box_width + names_width + _GAP + labels_width
     crossing_box = Box(crossing_left, top + 12, box_width - EDGE, height)
-    score_title = fitted(report.axis, box_width, bold=True)
-    crossing_title = fitted("Length at 50 %, by step", box_width, bold=True)
+    score_title = cut_text(report.axis, box_width, bold=True)
+    crossing_title = cut_text("Length at 50 %, by step", box_width, bold=True)
     parts = [
         *draw_rows(heading, EDGE, EDGE),
         *draw_rows([(score_title, TEXT, True)], score_box.x, top),
         *draw_plot(plot, axis, rule=HALF, box=score_box),
-        *endings(plot, axis, box=score_box, room=names_width - 10),
+        *end_labels(plot, axis, box=score_box, room=names_width - 10),
         *draw_rows([(crossing_title, TEXT, True)], crossing_box.x, top),
         *_draw_crossings(steps_of(report), axis, box=crossing_box),
     ]
@@ -200,7 +200,7 @@ def _draw_crossings(
         points.append(DrawnMean(x_share, y_share if is_measured else None))
         x, y = plane.at(x_share, y_share or 0.0)
         parts.append(mark(x, y, 2.0, shape, colour, colour))
-    for stretch in unbroken(points):
+    for stretch in split_at_gaps(points):
         path = [plane.at(point.place, point.value) for point in stretch if point.value is not None]
         parts.append(line(path, SOFT, 0.6))
     return parts
@@ -213,12 +213,12 @@ def _draw_ticks(length_axis: Axis, step_axis: Axis, plane: Plane) -> list[str]:
     for share, label in length_ticks(length_axis, lambda _: 1.15 * TEXT / box.height):
         _, y = plane.at(0, share)
         parts.append(text(box.x - 3, y + 0.35 * TEXT, label, anchor="end"))
-    title_x = box.x - 3 - max(wide(label) for label in _labels(length_axis)) - TEXT
+    title_x = box.x - 3 - max(text_width(label) for label in _labels(length_axis)) - TEXT
     title_y = box.y + box.height / 2
     parts.append(text(title_x, title_y, "Length (tokens)", anchor="middle", turned=-90))
 
     base = box.y + box.height
-    for share, label in length_ticks(step_axis, lambda label: (wide(label) + 4) / box.width):
+    for share, label in length_ticks(step_axis, lambda label: (text_width(label) + 4) / box.width):
         x = box.x + share * box.width
         parts.append(line([(x, base), (x, base + TICK)], SOFT, 0.5))
         parts.append(text(x, base + TICK + TEXT, label, anchor="middle"))

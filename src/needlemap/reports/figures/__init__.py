@@ -22,8 +22,8 @@ from needlemap.reports.figures.shapes import (
     Point,
     Row,
     area,
+    cut_text,
     draw_rows,
-    fitted,
     line,
     mark,
     number,
@@ -31,8 +31,8 @@ from needlemap.reports.figures.shapes import (
     rows,
     rows_height,
     text,
-    wide,
-    wrapped,
+    text_width,
+    wrap,
 )
 
 __all__ = [
@@ -51,8 +51,8 @@ __all__ = [
     "Point",
     "Row",
     "area",
+    "cut_text",
     "draw_rows",
-    "fitted",
     "line",
     "mark",
     "number",
@@ -60,6 +60,6 @@ __all__ = [
     "rows",
     "rows_height",
     "text",
-    "wide",
-    "wrapped",
+    "text_width",
+    "wrap",
 ]

@@ -17,8 +17,8 @@ from needlemap.reports.labels import length_labels
 
 Kind = Literal["linear", "log", "even"]
 MOST_TICKS = 8
-# Of the mean cell: with narrower ones, values lie side by side.
-NARROWEST = 0.3
+# As a share of the mean width. With narrower cells, values lie side by side on an even axis.
+LEAST_CELL_WIDTH = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Axis:
     def position(self, value: float) -> float:
         """Return the share of the axis at which a value lies.
 
-        On an even axis it must be one of its values.
+        On an even axis the value must be one of the axis' values.
         """
         if self.kind == "even":
             return self.centres[self.values.index(value)]
@@ -60,15 +60,17 @@ SCALES: dict[str, Callable[[float], float]] = {"linear": float, "log": log2}
 
 def make_axis(values: Sequence[float], kinds: Sequence[Kind]) -> Axis:
     """Return the axis of ascending values, of the kind that makes their cells most alike."""
-    scaled = {
+    steps_by_kind = {
         kind: _steps([SCALES[kind](value) for value in values]) for kind in kinds if len(values) > 1
     }
-    fit = {kind: steps for kind, steps in scaled.items() if _evenness(steps) >= NARROWEST}
-    if not fit:
+    fitting = {
+        kind: steps for kind, steps in steps_by_kind.items() if _evenness(steps) >= LEAST_CELL_WIDTH
+    }
+    if not fitting:
         steps = [(index - 0.5, index + 0.5, float(index)) for index in range(len(values))]
         return _axis("even", values, steps)
-    kind = max(fit, key=lambda kind: _evenness(fit[kind]))
-    return _axis(kind, values, fit[kind])
+    kind = max(fitting, key=lambda kind: _evenness(fitting[kind]))
+    return _axis(kind, values, fitting[kind])
 
 
 # Where a cell starts, where it ends, and its value.
@@ -118,10 +120,10 @@ def depth_ticks(axis: Axis, labels: Mapping[float, str], room: Callable[[str], f
     """Return labels of depths, shares in [0, 1]: of the axis' own values, each at its row."""
     ticks = _ticks(axis, labels, room, rounds=[])
     all_ticks = [(axis.position(value), labels[value]) for value in axis.values]
-    last = len(all_ticks) - 1
+    last_index = len(all_ticks) - 1
     for step in range(1, len(all_ticks)):
         even_ticks = all_ticks[::step]
-        if last % step == 0 and _fits(even_ticks, room):
+        if last_index % step == 0 and _fits(even_ticks, room):
             # Even steps read better, unless they leave most labels out.
             return even_ticks if 2 * len(even_ticks) >= len(ticks) else ticks
     return ticks
@@ -133,37 +135,45 @@ def _ticks(
     room: Callable[[str], float],
     rounds: Sequence[Mapping[float, str]],
 ) -> Ticks:
-    """Return the first choice of labels that has room, with the first and the last value."""
+    """Return the first choice of labels that has room.
+
+    Each choice includes the first and the last value. If both have no room, only the last is
+    returned.
+    """
     all_ticks = [(axis.position(value), labels[value]) for value in axis.values]
     if not all_ticks:
         return []
     ends = [all_ticks[0], all_ticks[-1]] if len(all_ticks) > 1 else all_ticks
     choices = [all_ticks] if len(all_ticks) <= MOST_TICKS else []
     for marks in rounds:
-        inner = [
-            (axis.position(value), label) for value, label in marks.items() if _inside(axis, value)
+        inner_ticks = [
+            (axis.position(value), label)
+            for value, label in marks.items()
+            if _is_inside(axis, value)
         ]
-        choices.append(_with_ends(inner, ends, room))
-    choices += [_with_ends(all_ticks[::step], ends, room) for step in range(2, len(all_ticks))]
+        choices.append(_add_ends(inner_ticks, ends, room))
+    choices += [_add_ends(all_ticks[::step], ends, room) for step in range(2, len(all_ticks))]
     fits = (ticks for ticks in choices if _fits(ticks, room))
-    return next(fits, ends if _apart(ends, room) else ends[-1:])
+    return next(fits, ends if _are_apart(ends, room) else ends[-1:])
 
 
 def _fits(ticks: Ticks, room: Callable[[str], float]) -> bool:
-    return len(ticks) <= MOST_TICKS and _apart(ticks, room)
+    return len(ticks) <= MOST_TICKS and _are_apart(ticks, room)
 
 
-def _inside(axis: Axis, value: float) -> bool:
+def _is_inside(axis: Axis, value: float) -> bool:
     return axis.values[0] < value < axis.values[-1]
 
 
-def _with_ends(inner: Ticks, ends: Ticks, room: Callable[[str], float]) -> Ticks:
+def _add_ends(inner_ticks: Ticks, ends: Ticks, room: Callable[[str], float]) -> Ticks:
     """Add the ends' labels, and leave out the inner ones that would touch them."""
-    free = [tick for tick in inner if all(_apart(sorted([tick, end]), room) for end in ends)]
-    return sorted({*free, *ends})
+    free_ticks = [
+        tick for tick in inner_ticks if all(_are_apart(sorted([tick, end]), room) for end in ends)
+    ]
+    return sorted({*free_ticks, *ends})
 
 
-def _apart(ticks: Ticks, room: Callable[[str], float]) -> bool:
+def _are_apart(ticks: Ticks, room: Callable[[str], float]) -> bool:
     """Return True if no two labels touch."""
     return all(
         high[0] - low[0] >= (room(low[1]) + room(high[1])) / 2 for low, high in pairwise(ticks)

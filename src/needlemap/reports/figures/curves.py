@@ -26,15 +26,15 @@ from needlemap.reports.figures import (
     TEXT,
     Drawing,
     Row,
+    cut_text,
     draw_rows,
-    fitted,
     line,
     mark,
     rect,
     rows,
     rows_height,
     text,
-    wide,
+    text_width,
 )
 from needlemap.reports.figures.axis import Axis, make_axis
 from needlemap.reports.figures.figure import columns_of
@@ -50,7 +50,7 @@ from needlemap.reports.figures.heat import (
     draw_line,
     length_axis,
 )
-from needlemap.reports.figures.panels import PanelItem, draw_legend, facts, one_of
+from needlemap.reports.figures.panels import PanelItem, common_value, draw_legend, map_facts
 from needlemap.reports.labels import effective_label, length_range, typeset, unique_names
 from needlemap.reports.report import Line
 from needlemap.reports.run_notes import accuracy_by_length
@@ -65,17 +65,17 @@ from needlemap.stats.effective import (
 from needlemap.stats.effective import Mean as FamilyMean
 from needlemap.stats.intervals import ClusterMean
 
-# Of accuracy next to a score that forces answers.
+# The dash of accuracy, next to a score that forces answers.
 DOTTED = "0.8 1.6"
 DASHES = ("", "4 1.5", "1.2 1.2", "5 1.5 1 1.5")
 SHAPES = ("circle", "square", "triangle", "diamond")
-# Of more than MANY lines bands are light, of more than MOST there are none.
+# If a plot has more than MANY lines, bands are light; with more than MOST there are none.
 MANY, MOST = 4, 8
 # Points between labels one under another.
 NEAR = 1.15 * TEXT
-# The name of the axis stands above its plot.
+# On a page the name of the axis is above its plot.
 NAMED_ABOVE = replace(SCORE, name="")
-# Lines of one plot.
+# If a plot has more lines, only the main one has its name.
 MOST_NAMED = 24
 # Points across on a page, where it is as wide as a phone or twice that.
 SHEET = 360.0
@@ -116,10 +116,10 @@ Group = tuple[str, Mapping[str, Loaded]]
 def draw_curves(
     groups: Sequence[Group], *, title: str | None, rules: Sequence[str], width: float | None
 ) -> Drawing:
-    """Draw scores by length of some runs.
+    """Draw scores by length of some runs, or raise NeedlemapError if nothing was scored.
 
-    rules: of effective length, of which the first that gives a length is marked. width: of the
-    paper in points, None for a screen's. Raises NeedlemapError if nothing was scored.
+    rules: of effective length; the first that gives a length is marked. width: of the paper in
+    points; None for a screen.
     """
     lengths_rules = (rule for rule in map(parse_rule, rules) if rule.kind != "auc")
     rule = next(lengths_rules, parse_rule("absolute:85"))
@@ -133,9 +133,9 @@ def draw_curves(
     heading = rows(title or "", _captions(groups, plots, rule), room=total - 2 * EDGE)
     top = EDGE + rows_height(heading) + 6
     if len(plots) == 1:
-        plot_parts, bottom = _one(plots[0], axis, rule, total=total, top=top)
+        plot_parts, bottom = _single_plot(plots[0], axis, rule, total=total, top=top)
     else:
-        plot_parts, bottom = _several(plots, axis, rule, total=total, top=top)
+        plot_parts, bottom = _plot_grid(plots, axis, rule, total=total, top=top)
     return Drawing(
         parts=(*draw_rows(heading, EDGE, EDGE), *plot_parts),
         width=total,
@@ -147,7 +147,8 @@ def draw_curves(
 def draw_lines(lines: Sequence[Line], axis_name: str, rule: Rule | None) -> Drawing:
     """Draw the lines of a report for a page, each with its name at its end.
 
-    Of very many only the main one has a name: the table next to them has them all.
+    If there are more than MOST_NAMED lines, only the main one has its name, because the table next
+    to the plot names them all.
     """
     named_lines = [line for line in lines if line.name and not line.dotted]
     is_crowded = len(named_lines) > MOST_NAMED
@@ -170,47 +171,49 @@ def draw_lines(lines: Sequence[Line], axis_name: str, rule: Rule | None) -> Draw
         signs.append(f"Triangles, numbers at names: effective length ({shown_rule.name}).")
     captions = [axis_name, " ".join(signs)] if signs else [axis_name]
     heading = rows("", captions, room=SHEET - 2 * EDGE)
-    plot_parts, bottom = _one(
+    plot_parts, bottom = _single_plot(
         Plot("", tuple(curves)),
         axis,
         shown_rule,
         total=SHEET,
         top=EDGE + rows_height(heading) + 6,
         scale=NAMED_ABOVE,
-        high=0.42,
+        height_share=0.42,
     )
     parts = (*draw_rows(heading, EDGE, EDGE), *plot_parts)
     return Drawing(parts, width=SHEET, height=bottom + EDGE)
 
 
 def plots_of(groups: Sequence[Group], rule: Rule) -> list[Plot]:
-    """Return the plots of some runs: which curves share axes."""
-    plain = {name: families[""] for name, families in groups if "" in families}
+    """Return the plots of some runs. Curves of one plot share axes."""
+    plain_runs = {name: families[""] for name, families in groups if "" in families}
     suites = {name: families for name, families in groups if "" not in families}
     if not suites:
-        return [Plot("", _lines(plain, rule))]
-    if plain:
+        return [Plot("", _lines(plain_runs, rule))]
+    if plain_runs:
         raise NeedlemapError("Curves of runs and of suites are different pictures. Draw one kind.")
     if len(suites) == 1:
         (families,) = suites.values()
         return [Plot("", (*_lines(families, rule), _mean("mean", families, rule, MEAN)))]
-    first, *others = suites.values()
-    shared = [family for family in first if all(family in families for families in others)]
+    first_suite, *other_suites = suites.values()
+    common_families = [
+        family for family in first_suite if all(family in families for families in other_suites)
+    ]
     means = []
     for index, (name, families) in enumerate(suites.items()):
-        of_shared = {family: families[family] for family in shared}
-        means.append(_mean(name, of_shared, rule, look=stroke(index, len(suites))))
-    plots = [Plot(f"mean over {len(shared)} families", tuple(means))]
-    for family in shared:
+        families_shown = {family: families[family] for family in common_families}
+        means.append(_mean(name, families_shown, rule, look=stroke(index, len(suites))))
+    plots = [Plot(f"mean over {len(common_families)} families", tuple(means))]
+    for family in common_families:
         runs = {name: families[family] for name, families in suites.items()}
         plots.append(Plot(family, _lines(runs, rule)))
     return plots
 
 
 def _lines(runs: Mapping[str, Loaded], rule: Rule) -> tuple[Curve, ...]:
-    """Return a line a run.
+    """Return a curve for each run.
 
-    Below the line of a scorer that forces answers lies its accuracy, dotted and without a name.
+    If its scorer forces answers, the run has a second, dotted curve of accuracy without a name.
     """
     curves: list[Curve] = []
     for index, (name, run) in enumerate(runs.items()):
@@ -222,10 +225,10 @@ def _lines(runs: Mapping[str, Loaded], rule: Rule) -> tuple[Curve, ...]:
 
 
 def stroke(index: int, count: int) -> Stroke:
-    """Return the look of a line by its number.
+    """Return the look of a line by its number among `count` lines.
 
-    Colour, dash and shape differ, so that grey prints show it too. of: how many lines there are;
-    the bands of many are lighter, of more than `MOST` there are none.
+    Colour, dash and shape differ, so that lines differ on a grey print too. If there are more than
+    `MANY` lines their bands are lighter, and with more than `MOST` they have none.
     """
     colour = LINES[index % len(LINES)]
     opacity = 0.0
@@ -249,12 +252,12 @@ def _mean(name: str, families: Mapping[str, Loaded], rule: Rule, look: Stroke) -
 
 
 def _captions(groups: Sequence[Group], plots: Sequence[Plot], rule: Rule) -> list[str]:
-    """Return what all runs have in common, and what bands and marks are."""
+    """Return a line of the facts that all runs share, and a line that explains the signs."""
     maps = [run.map for _, families in groups for run in families.values()]
-    common = [
-        one_of({map.task for map in maps}),
-        one_of({length_range(map.lengths) for map in maps}),
-        *(one_of(set(values)) for values in zip(*map(facts, maps), strict=True)),
+    common_facts = [
+        common_value({map.task for map in maps}),
+        common_value({length_range(map.lengths) for map in maps}),
+        *(common_value(set(values)) for values in zip(*map(map_facts, maps), strict=True)),
     ]
     counts = sorted({map.n for map in maps})
     prompts = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
@@ -267,40 +270,44 @@ def _captions(groups: Sequence[Group], plots: Sequence[Plot], rule: Rule) -> lis
     if rule.kind == "absolute":
         signs.append(f"Dashed: {100 * rule.threshold:g} %.")
     signs.append(f"Triangles, numbers at names: effective length ({rule.name}).")
-    caption = ", ".join([*filter(None, common), f"n = {prompts} prompts a line"])
+    caption = ", ".join([*filter(None, common_facts), f"n = {prompts} prompts a line"])
     return [caption, " ".join(signs)]
 
 
-def _one(
+def _single_plot(
     plot: Plot,
     axis: Axis,
     rule: Rule | None,
     total: float,
     top: float,
     scale: Scale = SCORE,
-    high: float = 0.6,
+    height_share: float = 0.6,
 ) -> tuple[list[str], float]:
-    """Return one plot with its labels at the lines' ends, and where it ends.
+    """Return one plot with labels at the ends of its lines, and the y of its lower end.
 
-    high: its height as a share of its width.
+    height_share: its height as a share of its width.
     """
-    names = [_ending(curve) for curve in plot.curves if curve.name]
-    aside = min(0.4 * total, 12 + max((wide(name, bold=True) for name in names), default=0.0))
+    names = [_end_label(curve) for curve in plot.curves if curve.name]
+    name_room = min(
+        0.4 * total, 12 + max((text_width(name, bold=True) for name in names), default=0.0)
+    )
     left = EDGE + scale.room
     box = Box(
         x=left,
         y=top,
-        width=total - EDGE - left - aside,
-        height=max(min(high * (total - aside), 260.0), NEAR * len(names)),
+        width=total - EDGE - left - name_room,
+        height=max(min(height_share * (total - name_room), 260.0), NEAR * len(names)),
     )
-    parts = draw_plot(plot, axis, rule, box, scale) + endings(plot, axis, box, room=aside - 10)
+    parts = draw_plot(plot, axis, rule, box, scale) + end_labels(
+        plot, axis, box, room=name_room - 10
+    )
     return parts, below(box)
 
 
-def _several(
+def _plot_grid(
     plots: Sequence[Plot], axis: Axis, rule: Rule, total: float, top: float
 ) -> tuple[list[str], float]:
-    """Return plots in filled rows on the same axes, with one legend, and where they end."""
+    """Return plots in rows on the same axes with one legend, and the y of their lower end."""
     columns = columns_of(len(plots), total)
     gap = 12.0
     left = EDGE + SCORE.room
@@ -310,13 +317,13 @@ def _several(
     for first in range(0, len(plots), columns):
         for column, plot in enumerate(plots[first : first + columns]):
             box = Box(left + column * (width + gap), y + 12, width, 0.62 * width)
-            head: list[Row] = [(fitted(plot.title, width, bold=True), TEXT, True)]
+            head: list[Row] = [(cut_text(plot.title, width, bold=True), TEXT, True)]
             is_lowest = first + column + columns >= len(plots)
             parts += draw_rows(head, box.x, y)
             parts += draw_plot(plot, axis, rule, box, left=column == 0, low=is_lowest)
         is_last = first + columns >= len(plots)
         y = below(box) + 4 if is_last else box.y + box.height + 8
-    keys = [_key(curve) for curve in plots[0].curves if curve.name]
+    keys = [_legend_item(curve) for curve in plots[0].curves if curve.name]
     legend, height = draw_legend(keys, left, y, room=total - EDGE - left)
     return [*parts, *legend], y + height
 
@@ -331,7 +338,7 @@ def draw_plot(
     left: bool = True,
     low: bool = True,
 ) -> list[str]:
-    """Return axes, lines and marks."""
+    """Return the axes, lines and marks of a plot."""
     plane = Plane(box, scale)
     parts = [*plane.grid(), rect(*box, "none", stroke=FAINT, stroke_width=0.5)]
     if left:
@@ -360,9 +367,9 @@ def _means(curve: Curve, axis: Axis) -> list[DrawnMean]:
 
 
 def _effective(curve: Curve, axis: Axis, plane: Plane) -> list[str]:
-    """Return a triangle on the axis below, and a hair up to the line.
+    """Return a triangle on the axis at a curve's effective length, and a hair up to the curve.
 
-    They stand where the line falls below the rule's threshold.
+    If the effective length is not a point on the axis, nothing is returned.
     """
     effective = curve.effective
     if (
@@ -377,14 +384,14 @@ def _effective(curve: Curve, axis: Axis, plane: Plane) -> list[str]:
 
     place = axis.position(effective.value)
     x, base = plane.at(place, 0)
-    ends = [plane.at(place, _at(curve, axis, place)), (x, base)]
+    ends = [plane.at(place, _height_at(curve, axis, place)), (x, base)]
     colour = curve.stroke.colour
     hair = line(ends, colour, width=0.5, stroke_dasharray="1 1.5")
     triangle = mark(x, base - 1.5, size=2.2, shape="down", fill=colour, stroke=colour)
     return [hair, triangle]
 
 
-def _at(curve: Curve, axis: Axis, place: float) -> float:
+def _height_at(curve: Curve, axis: Axis, place: float) -> float:
     """Return a line's height at a place, between its means."""
     points = [(mean.place, mean.value) for mean in _means(curve, axis) if mean.value is not None]
     for (left, low), (right, high) in pairwise(points):
@@ -393,16 +400,16 @@ def _at(curve: Curve, axis: Axis, place: float) -> float:
     return points[-1][1] if points else 0.0
 
 
-def _ending(curve: Curve) -> str:
-    """Return a line's name and how far it holds."""
+def _end_label(curve: Curve) -> str:
+    """Return a curve's name with its effective length, if it has one."""
     if curve.effective is None or curve.effective.value is None:
         return curve.name
     value = effective_label(curve.effective).partition(" ")[0]
     return f"{curve.name} · {typeset(value)}"
 
 
-def endings(plot: Plot, axis: Axis, box: Box, room: float) -> list[str]:
-    """Return names next to the ends of their lines, moved apart where they would touch."""
+def end_labels(plot: Plot, axis: Axis, box: Box, room: float) -> list[str]:
+    """Return the names at the ends of their lines, moved apart if they would touch."""
     plane = Plane(box, SCORE)
     ends = []
     for curve in plot.curves:
@@ -410,68 +417,68 @@ def endings(plot: Plot, axis: Axis, box: Box, room: float) -> list[str]:
         if means and curve.name:
             ends.append((curve, plane.at(means[-1].place, means[-1].value or 0.0)))
     ends.sort(key=lambda end: end[1][1])
-    places = spread([y for _, (_, y) in ends], NEAR, box.y + 2, box.y + box.height)
+    places = move_apart([y for _, (_, y) in ends], NEAR, box.y + 2, box.y + box.height)
     right = box.x + box.width
     parts = []
     for (curve, (x, y)), place in zip(ends, places, strict=True):
         colour = curve.stroke.colour
         leader = [(x + 1.5, y), (right + 2, place), (right + 5, place)]
         parts.append(line(leader, colour, width=0.4))
-        words = fitted(_ending(curve), room, bold=True)
+        words = cut_text(_end_label(curve), room, bold=True)
         parts.append(text(right + 7, place + 0.35 * TEXT, words, bold=True, fill=colour))
     return parts
 
 
-def spread(places: Sequence[float], distance: float, top: float, bottom: float) -> list[float]:
-    """Move ascending places as little as keeps them apart and above the bottom: down, then up.
+def move_apart(places: Sequence[float], distance: float, top: float, bottom: float) -> list[float]:
+    """Move ascending places until they are `distance` apart, first down, then up from the bottom.
 
-    >>> spread([1, 2, 9], 2, 0, 10)
+    >>> move_apart([1, 2, 9], 2, 0, 10)
     [1, 3, 9]
-    >>> spread([8, 9, 10], 2, 0, 10)
+    >>> move_apart([8, 9, 10], 2, 0, 10)
     [6, 8, 10]
     """
-    moved: list[float] = []
+    moved_places: list[float] = []
     for place in places:
-        moved.append(max(place, top, moved[-1] + distance if moved else top))
+        moved_places.append(max(place, top, moved_places[-1] + distance if moved_places else top))
     limit = bottom
-    for index in range(len(moved) - 1, -1, -1):
-        moved[index] = min(moved[index], limit)
-        limit = moved[index] - distance
-    return moved
+    for index in range(len(moved_places) - 1, -1, -1):
+        moved_places[index] = min(moved_places[index], limit)
+        limit = moved_places[index] - distance
+    return moved_places
 
 
-def _key(curve: Curve) -> PanelItem:
-    """Return a line's look and its name."""
+def _legend_item(curve: Curve) -> PanelItem:
+    """Return the item of a legend with a curve's look and its name."""
     look = curve.stroke
     dash = {"stroke_dasharray": look.dash} if look.dash else {}
     sample = line([(0, 3.5), (14, 3.5)], look.colour, look.width, **dash)
     sample += mark(7, 3.5, size=1.5, shape=look.shape, fill="white", stroke=look.colour)
-    return PanelItem(17 + wide(curve.name), sample + text(17, 6, curve.name))
+    return PanelItem(17 + text_width(curve.name), sample + text(17, 6, curve.name))
 
 
 def groups_of(runs: Sequence[Loaded], suites: Sequence[Families]) -> list[Group]:
-    """Return plain runs each for itself, then suites with their families among the runs."""
-    plain = {Path(run.path): run for run in runs}
+    """Return a group for each plain run, then one for each suite with its families."""
+    runs_by_path = {Path(run.path): run for run in runs}
     suite_groups = []
     suite_paths = []
     for suite in suites:
         families = {
-            name: plain.pop(suite.folder(name))
+            name: runs_by_path.pop(suite.folder(name))
             for name in suite.started_names
-            if suite.folder(name) in plain
+            if suite.folder(name) in runs_by_path
         }
         if families:
             suite_groups.append(families)
             suite_paths.append(suite.path)
-    groups = [*({"": run} for run in plain.values()), *suite_groups]
+    groups = [*({"": run} for run in runs_by_path.values()), *suite_groups]
     models = [next(iter(group.values())).map.model for group in groups]
-    return list(zip(unique_names(models, [*plain, *suite_paths]), groups, strict=True))
+    return list(zip(unique_names(models, [*runs_by_path, *suite_paths]), groups, strict=True))
 
 
 def draw_families(
     families: Sequence[Families], *, title: str | None, width: float | None
 ) -> Drawing:
     """Draw scores by length of all families of some runs, read anew."""
-    loaded = [load_run(folder) for suite in families for folder in suite.folders]
-    groups = groups_of(loaded, [suite for suite in families if not suite.is_plain])
+    runs = [load_run(folder) for suite in families for folder in suite.folders]
+    groups = groups_of(runs, [suite for suite in families if not suite.is_plain])
     return draw_curves(groups, title=title, rules=RULES, width=width)

@@ -98,12 +98,12 @@ class Drawing:
 
         The converter takes plain numbers for points.
         """
-        wide, tall = number(self.width), number(self.height)
+        width, height = number(self.width), number(self.height)
         size = (
             f'width="{number(self.width * scale)}{unit}" '
             f'height="{number(self.height * scale)}{unit}"'
         )
-        start = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {wide} {tall}"'
+        start = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width} {height}"'
         ground = rect(0, 0, self.width, self.height, "white")
         return "\n".join([f'{start} font-family="{FONT}">', HATCH, ground, *self.parts, "</svg>"])
 
@@ -129,12 +129,12 @@ class Drawing:
         """Return what a notebook shows, which needs no network, and what a plain console shows."""
         scale = 96 / 72 if self.printed else ON_SCREEN
         size = {"width": round(self.width * scale), "height": round(self.height * scale)}
-        shown: dict[str, object] = {
+        formats: dict[str, object] = {
             "image/svg+xml": self.svg,
             "image/png": self.png,
             "text/plain": words,
         }
-        return shown, {"image/png": size}
+        return formats, {"image/png": size}
 
     def __repr__(self) -> str:
         return f"Drawing({self.width:g} x {self.height:g} points)"
@@ -147,7 +147,7 @@ def _with_ppi(png: bytes, ppi: int) -> bytes:
     """Return the same PNG with its dots to the inch stated."""
     dots_per_metre = round(ppi / 0.0254)
     chunk = b"pHYs" + struct.pack(">IIB", dots_per_metre, dots_per_metre, 1)
-    framed = struct.pack(">I", 9) + chunk + struct.pack(">I", crc32(chunk))
+    framed_chunk = struct.pack(">I", 9) + chunk + struct.pack(">I", crc32(chunk))
     # The signature and the first chunk, which has one size.
-    head, rest = png[:33], png[33:]
-    return head + framed + rest
+    head, tail = png[:33], png[33:]
+    return head + framed_chunk + tail

@@ -44,15 +44,15 @@ from needlemap.reports.figures.heat import (
 from needlemap.reports.figures.panels import (
     caption,
     change_panel,
+    common_value,
     draw_legend,
-    facts,
     legend_items,
+    map_facts,
     map_panel,
     map_title,
     missing_line,
-    one_of,
-    overall_short,
-    scores,
+    score_scale,
+    short_overall_line,
 )
 from needlemap.reports.figures.sought import draw_sought
 from needlemap.reports.figures.styles import find_style, is_other
@@ -66,10 +66,11 @@ if TYPE_CHECKING:
     from needlemap.reports.figures import Drawing
 
 
-# Points across that a panel needs.
-LEAST = 112.0
-# Points between panels.
-BETWEEN = 10.0
+LEAST_PANEL_WIDTH = 112.0
+# Narrower columns have no room for score by depth, and less for score by length.
+WIDE_COLUMN = 190.0
+# Points between panels, and to the headings above and the legend below them.
+PANEL_GAP, HEADING_GAP, LEGEND_GAP = 10.0, 5.0, 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +114,9 @@ def figure_of(
     palette: str | None = None,
     style: str | None = None,
 ) -> Figure:
-    """Return runs as a figure; of two that can be paired also what changed.
+    """Return runs as a figure. If two can be paired, it also has the comparison of the two.
 
-    Raises SettingsError for runs of which only some seek.
+    If only some of the runs seek, SettingsError is raised.
     """
     check_style(style)
     if any(map(seeks, runs)):
@@ -124,20 +125,22 @@ def figure_of(
                 "Runs that seek have a picture of their own. Draw them apart from the others."
             )
         return Figure((), title=title, sought=tuple(runs))
+
     if len(runs) == 1:
         (run,) = runs
-        only = Shown(run.map, title or run.about.title)
-        return Figure((only,), palette=palette, style=style)
+        single_run = Shown(run.map, title or run.about.title)
+        return Figure((single_run,), palette=palette, style=style)
+
     names = unique_names([run.map.model for run in runs], [Path(run.path) for run in runs])
-    model = "" if is_other(style) else one_of({run.map.model for run in runs})
+    model = "" if is_other(style) else common_value({run.map.model for run in runs})
     names = [name.removeprefix(f"{model}@") if model else name for name in names]
-    shown = tuple(
+    shown_runs = tuple(
         Shown(replace(run.map, model=name), run.about.title)
         for run, name in zip(runs, names, strict=True)
     )
-    comparison, why_not = (None, "") if is_other(style) else _compared(runs)
+    comparison, why_not = (None, "") if is_other(style) else _comparison_of(runs)
     return Figure(
-        runs=shown,
+        runs=shown_runs,
         comparison=comparison,
         title=title,
         palette=palette,
@@ -154,7 +157,7 @@ def check_style(style: str | None) -> None:
         raise SettingsError(f"Unknown style '{style}'. {did_you_mean(style, styles)}")
 
 
-def _compared(runs: Sequence[Loaded]) -> tuple[FamilyComparison | None, str]:
+def _comparison_of(runs: Sequence[Loaded]) -> tuple[FamilyComparison | None, str]:
     if len(runs) != 2:
         return None, ""
     try:
@@ -164,26 +167,33 @@ def _compared(runs: Sequence[Loaded]) -> tuple[FamilyComparison | None, str]:
 
 
 def draw(figure: Figure, width: float | None = None) -> Drawing:
-    """Draw a figure.
+    """Draw a figure, or raise SettingsError if its palette is unknown.
 
-    width: of the whole figure in points, None for a screen's. Raises SettingsError for an unknown
-    palette.
+    width: of the whole figure in points; None for the width of a screen.
     """
     if figure.sought:
         return draw_sought(figure.sought, figure.title, width)
     if is_other(figure.style):
-        return _older(figure, width)
+        return _draw_other_style(figure, width)
+
     panels, lines = panels_of(figure)
-    total = width or (ALONE if len(panels) == 1 else SEVERAL)
-    columns = columns_of(len(panels), total)
-    # A single panel has the title of its own.
+    paper_width = width or (ALONE if len(panels) == 1 else SEVERAL)
+    room = paper_width - 2 * EDGE
+
+    # A single panel has a title of its own.
     title = figure.title if len(panels) > 1 else None
-    heading = rows(title or "", [], room=total - 2 * EDGE)
-    grid = FigureGrid.of(panels, columns, total - 2 * EDGE)
-    parts, bottom = grid.draw(EDGE, EDGE + rows_height(heading) + (5 if heading else 0))
-    legend, height = draw_grid_legend(grid, bottom + 4, total)
-    footer = rows("", lines, room=total - 2 * EDGE)
-    footer_y = bottom + 4 + height
+    heading = rows(title or "", [], room=room)
+    grid_y = EDGE
+    if heading:
+        grid_y = EDGE + rows_height(heading) + HEADING_GAP
+
+    grid = FigureGrid.of(panels, columns_of(len(panels), paper_width), room)
+    parts, grid_bottom = grid.draw(EDGE, grid_y)
+    legend_y = grid_bottom + LEGEND_GAP
+    legend, legend_height = draw_grid_legend(grid, legend_y, paper_width)
+    footer = rows("", lines, room=room)
+    footer_y = legend_y + legend_height
+
     return Drawing(
         parts=(
             *draw_rows(heading, EDGE, EDGE),
@@ -191,95 +201,99 @@ def draw(figure: Figure, width: float | None = None) -> Drawing:
             *legend,
             *draw_rows(footer, EDGE, footer_y),
         ),
-        width=total,
+        width=paper_width,
         height=footer_y + rows_height(footer) + EDGE,
         printed=width is not None,
     )
 
 
-def _older(figure: Figure, width: float | None) -> Drawing:
+def _draw_other_style(figure: Figure, width: float | None) -> Drawing:
     """Draw all maps, one below the other, in another style."""
     style = find_style(str(figure.style))
-    scale = scores(figure.palette or "amber")
-    total = width or SEVERAL
+    scale = score_scale(figure.palette or "amber")
+    paper_width = width or SEVERAL
     y = 0.0
     parts: list[str] = []
     for run in figure.runs:
         title = run.title or style.title(run.map)
-        run_parts, y = style.draw(run.map, title, scale, total, y)
+        run_parts, y = style.draw(run.map, title, scale, paper_width, y)
         parts += run_parts
-    return Drawing(tuple(parts), total, y, width is not None)
+    return Drawing(tuple(parts), paper_width, y, width is not None)
 
 
-def draw_grid_legend(grid: FigureGrid, y: float, total: float) -> tuple[list[str], float]:
-    """Return the legend below the first map, and its height.
+def draw_grid_legend(grid: FigureGrid, y: float, paper_width: float) -> tuple[list[str], float]:
+    """Return the legend, and its height.
 
-    It starts from the paper's edge if that saves a line.
+    It starts under the first map, or at the paper's edge if that saves a line.
     """
-    items, left = legend_items(grid.panels, grid.width, grid.height), grid.lefts[0]
-    below = draw_legend(items, EDGE + left, y, total - 2 * EDGE - left)
-    edge = draw_legend(items, EDGE, y, total - 2 * EDGE)
-    return min(below, edge, key=lambda drawn: drawn[1])
+    items, map_left = legend_items(grid.panels, grid.width, grid.height), grid.lefts[0]
+    under_map = draw_legend(items, EDGE + map_left, y, paper_width - 2 * EDGE - map_left)
+    from_edge = draw_legend(items, EDGE, y, paper_width - 2 * EDGE)
+    return min(under_map, from_edge, key=lambda legend_and_height: legend_and_height[1])
 
 
 def panels_of(figure: Figure) -> tuple[list[MapPanel], list[str]]:
-    """Return all panels, and the facts that they share, in words."""
-    scale = scores(figure.palette)
+    """Return all panels, and a line of the facts that they share."""
+    scale = score_scale(figure.palette)
     maps = [run.map for run in figure.runs]
     if len(maps) == 1:
         (run,) = figure.runs
         panel = map_panel(run.map, run.title or map_title(run.map), caption(run.map), scale)
-        return [panel], [", ".join(facts(run.map)[1:])]
-    common = [one_of(set(values)) for values in zip(*map(facts, maps), strict=True)]
+        return [panel], [", ".join(map_facts(run.map)[1:])]
+    common_facts = [common_value(set(values)) for values in zip(*map(map_facts, maps), strict=True)]
     subject = [
         figure.model,
-        one_of({other.task for other in maps}),
-        one_of({length_range(other.lengths) for other in maps}),
+        common_value({one_map.task for one_map in maps}),
+        common_value({length_range(one_map.lengths) for one_map in maps}),
     ]
     panels = [
-        map_panel(run.map, _title(index, figure), _own_lines(run.map, common), scale)
+        map_panel(run.map, _title(index, figure), _own_lines(run.map, common_facts), scale)
         for index, run in enumerate(figure.runs)
     ]
     if figure.comparison is not None:
         panels.append(change_panel(figure.comparison, maps[0]))
-    line = ", ".join(filter(None, [*subject, *common]))
+    line = ", ".join(filter(None, [*subject, *common_facts]))
     return panels, [line] if line else []
 
 
-def _own_lines(map: Map, common: Sequence[str]) -> list[str]:
-    """Return the facts of one of several panels. Shared facts stand once, above."""
+def _own_lines(score_map: Map, common_facts: Sequence[str]) -> list[str]:
+    """Return the lines of one of several panels, without the facts that all panels share."""
     own_facts = [
-        fact for fact, common_fact in zip(facts(map), common, strict=True) if not common_fact
+        fact
+        for fact, common_fact in zip(map_facts(score_map), common_facts, strict=True)
+        if not common_fact
     ]
-    return [", ".join([overall_short(map), *own_facts]), *missing_line(map)]
+    return [", ".join([short_overall_line(score_map), *own_facts]), *missing_line(score_map)]
 
 
 def _title(index: int, figure: Figure) -> str:
-    """Return the model, with A or B if the two are compared.
+    """Return a run's title, with A or B before it if two runs are compared.
 
-    Task and lengths follow if they differ.
+    Without a title of its own it is the model, then task and lengths if runs differ in these.
     """
     run = figure.runs[index]
     maps = [shown.map for shown in figure.runs]
     parts = [run.map.model]
-    if len({map.task for map in maps}) > 1 and run.map.task != run.map.model:
+    if len({score_map.task for score_map in maps}) > 1 and run.map.task != run.map.model:
         parts.append(run.map.task)
-    if len({map.lengths for map in maps}) > 1:
+    if len({score_map.lengths for score_map in maps}) > 1:
         parts.append(length_range(run.map.lengths))
     title = run.title or " · ".join(filter(None, parts))
     return title if figure.comparison is None else f"{'AB'[index]}: {title}"
 
 
-def columns_of(count: int, total: float) -> int:
-    """Return how many panels stand side by side.
+def columns_of(count: int, width: float) -> int:
+    """Return the number of panels in a row.
 
-    Rows are filled if that leaves at least half of what fits.
+    If all rows can be filled with at least half of the panels that fit, they are filled.
     """
-    most = max(1, min(count, int(total / LEAST)))
-    filled = [
-        columns for columns in range(most, 0, -1) if count % columns == 0 and 2 * columns >= most
+    most_columns = max(1, min(count, int(width / LEAST_PANEL_WIDTH)))
+    filling = [
+        columns
+        for columns in range(most_columns, 0, -1)
+        if count % columns == 0 and 2 * columns >= most_columns
     ]
-    return filled[0] if filled else ceil(count / ceil(count / most))
+    return filling[0] if filling else ceil(count / ceil(count / most_columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,11 +318,12 @@ class FigureGrid:
 
     @classmethod
     def of(cls, panels: Sequence[MapPanel], columns: int, total: float) -> FigureGrid:
-        """Return the grid that fills a width."""
+        """Return the grid that fills a total width."""
         column_width = total / columns
-        sides = any(len(panel.by_depth) > 1 for panel in panels) and column_width >= 190
-        side = 12 + 0.14 * column_width if sides else 0.0
-        top = 32.0 if column_width >= 190 else 20.0
+        is_wide = column_width >= WIDE_COLUMN
+        has_sides = is_wide and any(len(panel.by_depth) > 1 for panel in panels)
+        side = 12 + 0.14 * column_width if has_sides else 0.0
+        top = 32.0 if is_wide else 20.0
         shared = len({panel.axes for panel in panels}) == 1
         width = column_width - 30
         height = 80.0
@@ -316,25 +331,29 @@ class FigureGrid:
         # Labels take room from the map, whose height decides which labels there are.
         for _ in range(3):
             lefts = tuple(
-                _left(panels, column, columns, height, shared=shared) for column in range(columns)
+                _label_room(panels, column, columns, height, shares_axes=shared)
+                for column in range(columns)
             )
             rights = columns * (side + GAP if side else 8.0)
-            width = (total - sum(lefts) - rights - BETWEEN * (columns - 1)) / columns
+            width = (total - sum(lefts) - rights - PANEL_GAP * (columns - 1)) / columns
             height = max(panel.height(width) for panel in panels)
         return cls(panels, columns, width, height, lefts, side, top, shared)
 
     @property
     def counted(self) -> bool:
-        """Return True if n of each length is shown: only a single panel has room for it."""
+        """Return True if n of each length is shown, because only a single panel has room."""
         return len(self.panels) == 1 and any(mean.n for mean in self.panels[0].by_length)
 
     def draw(self, x: float, y: float) -> tuple[list[str], float]:
-        """Return all panels, the first one's corner at x and y, and where they end."""
+        """Return all panels from the corner x, y on, and the y of their lower end."""
         parts: list[str] = []
         for first in range(0, len(self.panels), self.columns):
             row = self.panels[first : first + self.columns]
             heads = [self._head(panel, column) for column, panel in enumerate(row)]
-            map_y = y + max(map(rows_height, heads)) + 5 + (ROW if self.counted else 0)
+            map_y = y + max(map(rows_height, heads)) + HEADING_GAP
+            if self.counted:
+                map_y += ROW
+
             left = x
             for column, (panel, head) in enumerate(zip(row, heads, strict=True)):
                 corner = left + (self.lefts[column] if self.columns > 1 else 0.0)
@@ -350,7 +369,7 @@ class FigureGrid:
                     self.lefts[column]
                     + self.width
                     + (self.side + GAP if self.side else 8.0)
-                    + BETWEEN
+                    + PANEL_GAP
                 )
             is_last = first + self.columns >= len(self.panels) or not self.shared
             y = map_y + self.top + ABOVE + self.height + (TICK + TEXT + ROW + 4 if is_last else 8)
@@ -376,14 +395,15 @@ class FigureGrid:
         return parts
 
 
-def _left(
-    panels: Sequence[MapPanel], column: int, columns: int, height: float, *, shared: bool
+def _label_room(
+    panels: Sequence[MapPanel], column: int, columns: int, height: float, *, shares_axes: bool
 ) -> float:
     """Return the room for the labels left of a column.
 
-    A panel with another scale than its row's first has labels of its own.
+    If panels share their axes, only the first column has labels, and panels with a scale other
+    than the first panel's.
     """
-    if column == 0 or not shared:
+    if column == 0 or not shares_axes:
         return max(panel.left(height) for panel in panels[column::columns])
     return max(
         panel.scale.room if panel.scale != panels[0].scale else 0.0

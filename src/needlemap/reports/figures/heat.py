@@ -29,7 +29,7 @@ from needlemap.reports.figures import (
     mark,
     rect,
     text,
-    wide,
+    text_width,
 )
 from needlemap.reports.figures.axis import Axis, Ticks, depth_ticks, length_ticks
 from needlemap.reports.labels import percent_of, typeset
@@ -82,15 +82,15 @@ class Scale:
 
     @property
     def room(self) -> float:
-        """Return what its labels and its name take, left of an axis."""
-        return max(wide(self.label(tick)) for tick in self.ticks) + TICK + 2 + ROW
+        """Return the room that its labels and its name take, left of an axis."""
+        return max(text_width(self.label(tick)) for tick in self.ticks) + TICK + 2 + ROW
 
     def share(self, value: float) -> float:
-        """Return where in the domain a value lies, from 0 to 1."""
+        """Return the share of the domain at which a value lies, from 0 to 1."""
         return min(1.0, max(0.0, self.reach(value)))
 
     def reach(self, value: float) -> float:
-        """Return the same for a value that may lie outside of it."""
+        """Return the share of the domain at which a value lies, which may be outside 0 to 1."""
         low, high = self.domain
         return (value - low) / (high - low)
 
@@ -155,7 +155,7 @@ class DrawnMean:
 
     @classmethod
     def of(cls, place: float, mean: ClusterMean | FamilyMean | None) -> DrawnMean:
-        """Return a mean, or none, in percent."""
+        """Return a mean in percent. If there is no mean, the point has no value."""
         if mean is None:
             return cls(place)
         value, low, high = map(percent_of, (mean.score, mean.low, mean.high))
@@ -182,11 +182,11 @@ class MapPanel:
 
     @property
     def axes(self) -> tuple[object, ...]:
-        """Return what panels that share their axes' labels have in common."""
+        """Return the axes, which are equal for panels that share their labels."""
         return self.lengths, self.depths, self.depthless
 
     def height(self, width: float) -> float:
-        """Return the map's height: flat if it has few rows."""
+        """Return the map's height, which is small if it has few rows."""
         rows = len(self.depths.values)
         return min(0.62 * width, max(24.0, 14.0 * rows), 190.0)
 
@@ -194,7 +194,7 @@ class MapPanel:
         """Return True if cells of a map so large have room for a loss in figures."""
         width_share = min((high - low for low, high in self.lengths.edges), default=0.0)
         height_share = min((cell.bottom - cell.top for cell in self.cells), default=0.0)
-        return width_share * width >= wide("−100") + 2 and height_share * height >= TEXT + 1
+        return width_share * width >= text_width("−100") + 2 and height_share * height >= TEXT + 1
 
     def depth_ticks(self, height: float) -> Ticks:
         """Return its labels of depths."""
@@ -202,7 +202,7 @@ class MapPanel:
 
     def left(self, height: float) -> float:
         """Return the room for its labels of depths, and of scores above them."""
-        labels = max((wide(label) for _, label in self.depth_ticks(height)), default=0.0)
+        labels = max((text_width(label) for _, label in self.depth_ticks(height)), default=0.0)
         return max(labels + TICK + 2 + ROW, self.scale.room)
 
 
@@ -216,11 +216,11 @@ def draw_cells(panel: MapPanel, box: Box) -> list[str]:
         place = Box(left, top, right - left, bottom - top)
         parts += _cell(panel.scale, cell, place, box)
         if panel.scale.signed and cell.value is not None:
-            parts += _signed(panel.scale, cell, place, in_figures=in_figures)
+            parts += _change_sign(panel.scale, cell, place, in_figures=in_figures)
     return [*parts, rect(*box, "none", stroke=FAINT, stroke_width=0.5, pointer_events="none")]
 
 
-def _of(cell: DrawnCell) -> dict[str, Any]:
+def _overlay_attributes(cell: DrawnCell) -> dict[str, Any]:
     """Return the attributes by which a page finds what lies on a cell."""
     return {} if cell.number is None else {"data_on": cell.number, "pointer_events": "none"}
 
@@ -235,11 +235,11 @@ def _cell(scale: Scale, cell: DrawnCell, place: Box, box: Box) -> list[str]:
         return [rect(x, y, width, height, NOT_MEASURED[0], tip=cell.tip, **attributes), dot]
     if cell.value is None:
         return [rect(x, y, width, height, HATCHED, tip=cell.tip, **attributes)]
-    parts = [_filled(place, box, cell, scale.colour(cell.value))]
+    parts = [_cell_area(place, box, cell, scale.colour(cell.value))]
     if cell.partial:
         corner = min(0.5 * width, 0.7 * height, 4.0)
         points = [(x + width - corner, y), (x + width, y), (x + width, y + corner)]
-        parts.append(area(points, scale.ink(cell.value), **_of(cell)))
+        parts.append(area(points, scale.ink(cell.value), **_overlay_attributes(cell)))
     if cell.thought:
         reach = min(0.16 * width, 0.25 * height, 1.6)
         left, bottom = x + 2 * reach, y + height - 2 * reach
@@ -247,8 +247,8 @@ def _cell(scale: Scale, cell: DrawnCell, place: Box, box: Box) -> list[str]:
     if cell.needle is not None and height >= 4:
         needle_y = box.y + cell.needle * box.height
         ends = [(x + 0.2 * width, needle_y), (x + 0.8 * width, needle_y)]
-        parts.append(line(ends, scale.ink(cell.value), 0.6, **_of(cell)))
-    if cell.words and wide(cell.words) + 2 <= width and height >= TEXT + 1:
+        parts.append(line(ends, scale.ink(cell.value), 0.6, **_overlay_attributes(cell)))
+    if cell.words and text_width(cell.words) + 2 <= width and height >= TEXT + 1:
         parts.append(
             text(
                 x + width / 2,
@@ -256,17 +256,17 @@ def _cell(scale: Scale, cell: DrawnCell, place: Box, box: Box) -> list[str]:
                 cell.words,
                 anchor="middle",
                 fill=scale.ink(cell.value),
-                **_of(cell),
+                **_overlay_attributes(cell),
                 class_="value",
             )
         )
     return parts
 
 
-def _signed(scale: Scale, cell: DrawnCell, place: Box, *, in_figures: bool) -> list[str]:
-    """Return a loss in figures, or as a dash if figures have no room.
+def _change_sign(scale: Scale, cell: DrawnCell, place: Box, *, in_figures: bool) -> list[str]:
+    """Return a loss in figures or, if they have no room, as a dash. A gain then has no sign.
 
-    A grey print shows no colours. Nothing is drawn if nothing changed.
+    The sign is for grey prints, which show no colours. If nothing changed, nothing is drawn.
     """
     value = cell.value or 0.0
     ink = scale.ink(value)
@@ -276,29 +276,29 @@ def _signed(scale: Scale, cell: DrawnCell, place: Box, *, in_figures: bool) -> l
             return []
         base = y + 0.35 * TEXT
         words = scale.label(round(value))
-        return [text(x, base, words, anchor="middle", fill=ink, **_of(cell))]
+        return [text(x, base, words, anchor="middle", fill=ink, **_overlay_attributes(cell))]
     if value <= 0:
         return []
     ends = [(x - 0.3 * place.width, y), (x + 0.3 * place.width, y)]
-    return [line(ends, ink, min(0.8, 0.25 * place.height), **_of(cell))]
+    return [line(ends, ink, min(0.8, 0.25 * place.height), **_overlay_attributes(cell))]
 
 
-def _filled(cell: Box, box: Box, drawn: DrawnCell, colour: str) -> str:
-    """Return a cell's colour: over all of it, up to a hair's breadth if it is large."""
-    x, y, width, height = cell
+def _cell_area(place: Box, box: Box, drawn_cell: DrawnCell, colour: str) -> str:
+    """Return a cell's colour. If the cell is large, a hair's breadth is left at its edges."""
+    x, y, width, height = place
     # A small cell lies a little over the next, or seams show.
     gap = 0.4 if min(width, height) > 5 else -0.15
     right = min(x + width - gap, box.x + box.width)
     bottom = min(y + height - gap, box.y + box.height)
-    attributes = {} if drawn.number is None else {"data_cell": drawn.number}
-    return rect(x, y, right - x, bottom - y, colour, tip=drawn.tip, **attributes)
+    attributes = {} if drawn_cell.number is None else {"data_cell": drawn_cell.number}
+    return rect(x, y, right - x, bottom - y, colour, tip=drawn_cell.tip, **attributes)
 
 
 def length_axis(axis: Axis, box: Box) -> list[str]:
     """Return ticks and labels of lengths below a box."""
     base = box.y + box.height
     parts = []
-    for share, label in length_ticks(axis, lambda label: (wide(label) + 4) / box.width):
+    for share, label in length_ticks(axis, lambda label: (text_width(label) + 4) / box.width):
         x = box.x + share * box.width
         parts.append(line([(x, base), (x, base + TICK)], SOFT, 0.5))
         parts.append(text(x, base + TICK + TEXT, label, anchor="middle"))
@@ -308,7 +308,7 @@ def length_axis(axis: Axis, box: Box) -> list[str]:
 
 
 def below(box: Box) -> float:
-    """Return where an axis of lengths ends."""
+    """Return the y below the axis of lengths of a box."""
     return box.y + box.height + TICK + 2 * TEXT + 6
 
 
@@ -346,8 +346,8 @@ class Plane:
     def beyond(self, mean: DrawnMean) -> list[str]:
         """Return an arrow at each edge that an interval goes beyond."""
         arrows: list[str] = []
-        least, most = self.scale.domain
-        for end, edge, direction in ((mean.low, least, 1), (mean.high, most, -1)):
+        scale_start, scale_end = self.scale.domain
+        for end, edge, direction in ((mean.low, scale_start, 1), (mean.high, scale_end, -1)):
             if end is not None and (self.scale.reach(edge) - self.scale.reach(end)) * direction > 0:
                 x, y = self.at(mean.place, edge)
                 base = [
@@ -363,7 +363,7 @@ class Plane:
         return arrows
 
     def holds(self, mean: DrawnMean) -> bool:
-        """Return True if an interval leaves a part of the scale out: else it shows nothing."""
+        """Return True if an interval is narrower than the scale, so that it shows something."""
         if mean.low is None or mean.high is None:
             return False
         return self.scale.reach(mean.low) > 0 or self.scale.reach(mean.high) < 1
@@ -373,7 +373,7 @@ class Plane:
         return [line([self.at(0, tick), self.at(1, tick)], GRID, 0.4) for tick in self.scale.ticks]
 
     def labels(self) -> list[str]:
-        """Return the scale's ticks and name, left of it: as many as have room, always the ends."""
+        """Return the scale's ticks and name, left of it. If ticks have no room, only the ends."""
         scale, box = self.scale, self.box
         is_low = len(scale.ticks) * 1.15 * TEXT > box.height
         ticks = (scale.ticks[0], scale.ticks[-1]) if is_low else scale.ticks
@@ -386,12 +386,12 @@ class Plane:
 
 
 def draw_counts(panel: MapPanel, box: Box) -> list[str]:
-    """Return how many prompts each length's mean rests on, above it."""
+    """Return the number of prompts of each length, above its mean."""
     counts = [(mean.place, f"{mean.n:,}") for mean in panel.by_length if mean.n]
     if not counts:
         return []
-    needed = max(wide(words) for _, words in counts) + 5
-    step = max(1, ceil(needed * len(counts) / box.width))
+    label_width = max(text_width(words) for _, words in counts) + 5
+    step = max(1, ceil(label_width * len(counts) / box.width))
     base = box.y - 5
     labels = [
         text(box.x + place * box.width, base, words, anchor="middle", fill=SOFT)
@@ -441,7 +441,7 @@ class Stroke:
 def draw_means(means: Sequence[DrawnMean], plane: Plane, *, joined: bool) -> list[str]:
     """Return means with their 95 % intervals.
 
-    They are joined, with a band, if the axis is a scale; else they have bars.
+    If `joined`, a line joins them and the intervals are a band; else the intervals are bars.
     """
     look = Stroke()
     return [
@@ -453,27 +453,32 @@ def draw_means(means: Sequence[DrawnMean], plane: Plane, *, joined: bool) -> lis
 def draw_bands(
     means: Sequence[DrawnMean], plane: Plane, look: Stroke, *, joined: bool
 ) -> list[str]:
-    """Return the intervals alone, to the edges of the scale.
+    """Return the intervals alone, cut at the edges of the scale.
 
-    One that is as wide as the scale is a bar: a band of such is a rectangle that shows nothing.
+    If an interval is as wide as the scale, it is a bar, because a band would be a rectangle that
+    shows nothing.
     """
     parts = []
-    for stretch in unbroken(means):
-        above = [plane.at(mean.place, mean.high) for mean in stretch if mean.high is not None]
-        below = [plane.at(mean.place, mean.low) for mean in stretch if mean.low is not None]
+    for stretch in split_at_gaps(means):
+        upper_ends = [plane.at(mean.place, mean.high) for mean in stretch if mean.high is not None]
+        lower_ends = [plane.at(mean.place, mean.low) for mean in stretch if mean.low is not None]
         parts += [arrow for mean in stretch for arrow in plane.beyond(mean)]
-        if joined and len(above) > 1 and all(map(plane.holds, stretch)):
-            parts.append(area([*above, *reversed(below)], look.band, fill_opacity=look.opacity))
+        if joined and len(upper_ends) > 1 and all(map(plane.holds, stretch)):
+            parts.append(
+                area([*upper_ends, *reversed(lower_ends)], look.band, fill_opacity=look.opacity)
+            )
         else:
-            parts += [line(pair, look.colour, 0.7) for pair in zip(above, below, strict=True)]
+            parts += [
+                line(pair, look.colour, 0.7) for pair in zip(upper_ends, lower_ends, strict=True)
+            ]
     return parts
 
 
 def draw_line(means: Sequence[DrawnMean], plane: Plane, look: Stroke, *, joined: bool) -> list[str]:
-    """Return the means alone."""
+    """Return the means alone: their line if `joined`, and a mark each if marks have room."""
     parts = []
     dash = {"stroke_dasharray": look.dash} if look.dash else {}
-    for stretch in unbroken(means) if joined else []:
+    for stretch in split_at_gaps(means) if joined else []:
         points = [plane.at(mean.place, mean.value) for mean in stretch if mean.value is not None]
         parts.append(line(points, look.colour, look.width, stroke_linejoin="round", **dash))
     room = plane.box.width if plane.across else plane.box.height
@@ -491,8 +496,8 @@ def draw_line(means: Sequence[DrawnMean], plane: Plane, look: Stroke, *, joined:
     return parts
 
 
-def unbroken(means: Sequence[DrawnMean]) -> list[list[DrawnMean]]:
-    """Return stretches without a gap."""
+def split_at_gaps(means: Sequence[DrawnMean]) -> list[list[DrawnMean]]:
+    """Return the stretches of means between gaps. A mean without a value is a gap."""
     stretches: list[list[DrawnMean]] = [[]]
     for mean in means:
         if mean.value is None:

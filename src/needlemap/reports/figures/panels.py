@@ -23,7 +23,7 @@ from needlemap.reports.figures import (
     number,
     rect,
     text,
-    wide,
+    text_width,
 )
 from needlemap.reports.figures.axis import Axis, make_axis
 from needlemap.reports.figures.heat import Box, DrawnCell, DrawnMean, MapPanel, Scale
@@ -49,7 +49,7 @@ from needlemap.stats.means import Map
 QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def scores(palette: str | None) -> Scale:
+def score_scale(palette: str | None) -> Scale:
     """Return scores of 0 to 100, never stretched to the data.
 
     Raises SettingsError for an unknown palette.
@@ -58,67 +58,77 @@ def scores(palette: str | None) -> Scale:
     return Scale("Score", "Score", "%", (0, 100), (0, 50, 100), palette_colours(palette), ends)
 
 
-def changes(comparison: FamilyComparison) -> Scale:
-    """Return losses in points, as far to both sides as a round number above the largest.
+def change_scale(comparison: FamilyComparison) -> Scale:
+    """Return the scale of losses in points, to a round number above the largest on both sides.
 
     Intervals may go beyond.
     """
-    largest = max((abs(100 * cell.loss) for cell in comparison.cells), default=0.0)
-    end = next((limit for limit in (5, 10, 20, 50) if largest <= limit), 100)
+    largest_loss = max((abs(100 * cell.loss) for cell in comparison.cells), default=0.0)
+    end = next((limit for limit in (5, 10, 20, 50) if largest_loss <= limit), 100)
     ends = ("lost", "gained")
     return Scale("Loss", "Loss, points", "", (end, -end), (end, 0, -end), CHANGES, ends)
 
 
-def map_title(map: Map) -> str:
-    """Return model, task and lengths."""
-    return f"{map.model} · {map.task} · {length_range(map.lengths)}"
+def map_title(score_map: Map) -> str:
+    """Return the title of a map: model, task and lengths."""
+    return f"{score_map.model} · {score_map.task} · {length_range(score_map.lengths)}"
 
 
-def map_panel(map: Map, title: str, lines: Sequence[str], scale: Scale) -> MapPanel:
+def map_panel(score_map: Map, title: str, lines: Sequence[str], scale: Scale) -> MapPanel:
     """Return a run's map as a panel."""
-    lengths, depths, bands = axes_of(map)
-    bins = dict(zip(map.depths, bin_edges(map.depths), strict=True)) if map.mode == "bins" else {}
+    lengths, depths, bands = axes_of(score_map)
+    bins = (
+        dict(zip(score_map.depths, bin_edges(score_map.depths), strict=True))
+        if score_map.mode == "bins"
+        else {}
+    )
     return MapPanel(
         title=title,
         lines=tuple(lines),
         lengths=lengths,
         depths=depths,
-        depth_labels=_depth_labels(map, depths),
-        cells=tuple(_cell(map, cell, bands, bins) for cell in map.cells),
+        depth_labels=_depth_labels(score_map, depths),
+        cells=tuple(_drawn_cell(score_map, cell, bands, bins) for cell in score_map.cells),
         by_length=tuple(
-            DrawnMean.of(lengths.position(length), map.margins.get(length))
-            for length in map.lengths
+            DrawnMean.of(lengths.position(length), score_map.margins.get(length))
+            for length in score_map.lengths
         ),
-        by_depth=tuple(_depth_means(map, depths)),
+        by_depth=tuple(_depth_means(score_map, depths)),
         scale=scale,
-        depthless=map.depthless,
+        depthless=score_map.depthless,
     )
 
 
-def _depth_labels(map: Map, depths: Axis) -> dict[float, str]:
-    return {depth: typeset(label) for depth, label in row_labels(map, depths.values).items()}
+def _depth_labels(score_map: Map, depths: Axis) -> dict[float, str]:
+    return {depth: typeset(label) for depth, label in row_labels(score_map, depths.values).items()}
 
 
-def axes_of(map: Map) -> tuple[Axis, Axis, Bands]:
-    """Return a map's lengths, its depths, and where each cell lies between them."""
-    lengths = make_axis(map.lengths, ("linear", "log"))
-    if map.ragged:
+def axes_of(score_map: Map) -> tuple[Axis, Axis, Bands]:
+    """Return a map's axis of lengths, its axis of depths, and the band of each cell."""
+    lengths = make_axis(score_map.lengths, ("linear", "log"))
+    if score_map.ragged:
         quarters = Axis("linear", QUARTERS, tuple((share, share) for share in QUARTERS), QUARTERS)
-        return lengths, quarters, ragged_bands(map)
-    depths = make_axis(map.depths, ("linear",))
-    bands = {(cell.length_tokens, cell.depth): depths.edge(cell.depth) for cell in map.cells}
+        return lengths, quarters, ragged_bands(score_map)
+    depths = make_axis(score_map.depths, ("linear",))
+    bands = {(cell.length_tokens, cell.depth): depths.edge(cell.depth) for cell in score_map.cells}
     return lengths, depths, bands
 
 
-def _cell(
-    map: Map, cell: CellScore, bands: Bands, bins: Mapping[float, tuple[float, float]]
+def _drawn_cell(
+    score_map: Map, cell: CellScore, bands: Bands, bins: Mapping[float, tuple[float, float]]
 ) -> DrawnCell:
     top, bottom = bands[cell.length_tokens, cell.depth]
+
     needle = None
     if cell.depth in bins and cell.score is not None:
-        low, high = bins[cell.depth]
-        share = min(1.0, max(0.0, (cell.realised - low) / (high - low))) if high > low else 0.5
+        bin_start, bin_end = bins[cell.depth]
+        # In a bin without width every place is the middle.
+        share = 0.5
+        if bin_end > bin_start:
+            share = (cell.realised - bin_start) / (bin_end - bin_start)
+            share = min(1.0, max(0.0, share))
         needle = top + share * (bottom - top)
+
     is_sent = cell.score is not None or any(kind != SKIPPED for kind in cell.failures)
     return DrawnCell(
         length=cell.length_tokens,
@@ -127,88 +137,105 @@ def _cell(
         value=percent_of(cell.score),
         partial=cell.score is not None and cell.missing > 0,
         needle=needle,
-        tip=_tip(map, cell),
+        tip=_cell_tip(score_map, cell),
         thought=cell.thought > 0,
         unsent=not is_sent,
     )
 
 
-def _tip(map: Map, cell: CellScore) -> str:
-    """Return a cell in words."""
+def _cell_tip(score_map: Map, cell: CellScore) -> str:
+    """Return the tooltip of a cell: its place, score, n and missing trials."""
     depth = f"depth {percent(cell.depth):.4g} %, realised {percent(cell.realised):.4g} %"
-    shown = "not measured" if cell.score is None else f"score {score_label(cell.score)} %"
-    missing = f", missing {missing_label(cell.missing, cell.failures)}" if cell.missing else ""
-    missing += f", {cell.thought} {THINKING_SPENT}" if cell.thought else ""
-    place = f"{cell.length_tokens:,} tokens, {WHOLE if map.depthless else depth}"
-    return f"{place}: {shown}{interval_behind(cell)}, n={cell.n}{missing}"
+    score = "not measured" if cell.score is None else f"score {score_label(cell.score)} %"
+    missing_words = (
+        f", missing {missing_label(cell.missing, cell.failures)}" if cell.missing else ""
+    )
+    missing_words += f", {cell.thought} {THINKING_SPENT}" if cell.thought else ""
+    place = f"{cell.length_tokens:,} tokens, {WHOLE if score_map.depthless else depth}"
+    return f"{place}: {score}{interval_behind(cell)}, n={cell.n}{missing_words}"
 
 
-def _depth_means(map: Map, depths: Axis) -> list[DrawnMean]:
-    if map.ragged:
-        return [DrawnMean.of((row.depth + row.end) / 2, row.mean) for row in map.by_depth]
-    means = {row.depth: row.mean for row in map.by_depth}
-    return [DrawnMean.of(depths.position(depth), means.get(depth)) for depth in map.depths if means]
+def _depth_means(score_map: Map, depths: Axis) -> list[DrawnMean]:
+    if score_map.ragged:
+        return [DrawnMean.of((row.depth + row.end) / 2, row.mean) for row in score_map.by_depth]
+    means = {row.depth: row.mean for row in score_map.by_depth}
+    return [
+        DrawnMean.of(depths.position(depth), means.get(depth))
+        for depth in score_map.depths
+        if means
+    ]
 
 
-def one_of(values: set[str]) -> str:
-    """Return what all have in common, '' if they differ."""
+def common_value(values: set[str]) -> str:
+    """Return the value that all have in common, or '' if they differ."""
     return next(iter(values)) if len(values) == 1 else ""
 
 
-def caption(map: Map) -> list[str]:
-    """Return what a reader must know to believe the map: n, repeats, what is missing.
+def caption(score_map: Map) -> list[str]:
+    """Return the caption over a map: mean, n, trials a cell, and missing trials.
 
-    How it was asked and scored stands below it.
+    Its mode, tokenizer and scorer are below the map.
     """
-    return [f"{overall(map)}, {repeats(map)}", *missing_line(map)]
+    return [f"{overall_line(score_map)}, {trials_a_cell(score_map)}", *missing_line(score_map)]
 
 
-def overall(map: Map) -> str:
-    """Return the score of all prompts and their number."""
-    shown = f"overall {score_label(map.overall)} %{interval_behind(map.total)}, {count(map)}"
-    return shown + withheld_label(map)
+def overall_line(score_map: Map) -> str:
+    """Return the mean score of a map with its interval and the number of prompts."""
+    interval = interval_behind(score_map.total)
+    score = f"overall {score_label(score_map.overall)} %{interval}, {prompt_count(score_map)}"
+    return score + withheld_label(score_map)
 
 
-def count(map: Map) -> str:
-    """Return how many prompts the map rests on."""
-    return f"n = {map.n:,} prompts" if map.counted else f"n not told ({map.n:,} cells, each a mean)"
+def prompt_count(score_map: Map) -> str:
+    """Return the number of prompts of a map, or that it is not known."""
+    return (
+        f"n = {score_map.n:,} prompts"
+        if score_map.counted
+        else f"n not told ({score_map.n:,} cells, each a mean)"
+    )
 
 
-def overall_short(map: Map) -> str:
-    """Return the same in few letters, for one map of several."""
-    return overall(map).removeprefix("overall ").removesuffix(" prompts")
+def short_overall_line(score_map: Map) -> str:
+    """Return `overall_line` in fewer letters, for one map of several."""
+    return overall_line(score_map).removeprefix("overall ").removesuffix(" prompts")
 
 
-def repeats(map: Map) -> str:
-    """Return how many trials a cell has."""
-    counts = {cell.n + cell.missing for cell in map.cells}
-    if not map.counted or not counts:
+def trials_a_cell(score_map: Map) -> str:
+    """Return the number of trials of a cell, or its range, in words."""
+    counts = {cell.n + cell.missing for cell in score_map.cells}
+    if not score_map.counted or not counts:
         return "cells are means" if counts else "no cells"
-    low, high = min(counts), max(counts)
-    if high == 1:
+    fewest, most = min(counts), max(counts)
+    if most == 1:
         return "one trial a cell"
-    return f"{high} trials a cell" if low == high else f"{low} to {high} trials a cell"
+    return f"{most} trials a cell" if fewest == most else f"{fewest} to {most} trials a cell"
 
 
-def facts(map: Map) -> tuple[str, ...]:
-    """Return how often a cell was asked, and how it was asked and scored.
+def map_facts(score_map: Map) -> tuple[str, ...]:
+    """Return trials a cell, mode, tokenizer and scorer. Maps that share one state it once."""
+    return (
+        trials_a_cell(score_map),
+        f"mode {score_map.mode}",
+        f"tokenizer {score_map.tokenizer}",
+        f"scorer {score_map.scorer}",
+    )
 
-    Each is stated once for several maps.
+
+def missing_line(score_map: Map) -> list[str]:
+    """Return a line on missing trials, or no line if no trial is missing."""
+    return (
+        [f"Missing {missing_label(score_map.missing, score_map.failures)}"]
+        if score_map.missing
+        else []
+    )
+
+
+def change_panel(comparison: FamilyComparison, score_map: Map) -> MapPanel:
+    """Return the panel of B's losses, in the cells of the first run's map.
+
+    If no trial of a cell has both scores, the cell is hatched.
     """
-    return repeats(map), f"mode {map.mode}", f"tokenizer {map.tokenizer}", f"scorer {map.scorer}"
-
-
-def missing_line(map: Map) -> list[str]:
-    """Return a line on missing trials; none if all are there."""
-    return [f"Missing {missing_label(map.missing, map.failures)}"] if map.missing else []
-
-
-def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
-    """Return what B loses in each cell of the first run's map.
-
-    A cell is hatched if no trial of it has both scores.
-    """
-    lengths, depths, bands = axes_of(map)
+    lengths, depths, bands = axes_of(score_map)
     changes_by_place = {(cell.length_tokens, cell.depth): cell for cell in comparison.cells}
     differences = {row.length_tokens: row for row in comparison.lengths}
     cells = []
@@ -224,19 +251,20 @@ def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
         lines=change_caption(comparison),
         lengths=lengths,
         depths=depths,
-        depth_labels=_depth_labels(map, depths),
+        depth_labels=_depth_labels(score_map, depths),
         cells=tuple(cells),
         by_length=tuple(
-            _loss(lengths.position(length), differences.get(length)) for length in map.lengths
+            _drawn_loss(lengths.position(length), differences.get(length))
+            for length in score_map.lengths
         ),
         by_depth=(),
-        scale=changes(comparison),
-        depthless=map.depthless,
+        scale=change_scale(comparison),
+        depthless=score_map.depthless,
     )
 
 
-def _loss(place: float, difference: LengthDifference | None) -> DrawnMean:
-    """Return a length's loss, with its interval if it has one."""
+def _drawn_loss(place: float, difference: LengthDifference | None) -> DrawnMean:
+    """Return the loss of one length, with its interval if it has one."""
     if difference is None:
         return DrawnMean(place)
     if difference.loss is None:
@@ -248,20 +276,20 @@ def _loss(place: float, difference: LengthDifference | None) -> DrawnMean:
 
 
 def change_caption(comparison: FamilyComparison) -> tuple[str, ...]:
-    """Return loss and interval, n, and what was left out."""
+    """Return a line of the loss with its interval, n, and the number of pairs left out."""
     overall, loss = comparison.overall, comparison.paired.loss
-    shown = loss_label(-overall.value) if loss is None else interval_of(loss)
+    loss_words = loss_label(-overall.value) if loss is None else interval_of(loss)
     left_out = f", {comparison.dropped} without both scores" if comparison.dropped else ""
     count = f"n = {overall.n:,} pairs"
     if not comparison.counted:
         count = f"n not told ({overall.n:,} pairs of means)"
-    return (typeset(f"{shown}, {count}{left_out}"),)
+    return (typeset(f"{loss_words}, {count}{left_out}"),)
 
 
 BAR, THICK = 78.0, 6.0
-BETWEEN = 12.0
-# Of a line of the legend.
-HEIGHT = 17.0
+ITEM_GAP = 12.0
+# The height of a line of the legend.
+LEGEND_LINE = 17.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,47 +304,52 @@ class PanelItem:
 
 
 def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> list[PanelItem]:
-    """Return the items of colours, then of signs that occur. width, height: of each map."""
+    """Return the items of the colour scales, then of the signs that occur in some panel.
+
+    width, height: of each map.
+    """
     cells = [cell for panel in panels for cell in panel.cells]
     means = [mean for panel in panels for mean in (*panel.by_length, *panel.by_depth)]
     scales = dict.fromkeys(panel.scale for panel in panels)
-    filled = rect(0, 0, 8, 8, panels[0].scale.colour(90))
+    filled_square = rect(0, 0, 8, 8, panels[0].scale.colour(90))
     band = rect(0, 0, 8, 8, BAND)
-    hatched = rect(0, 0, 8, 8, HATCHED)
+    hatched_square = rect(0, 0, 8, 8, HATCHED)
     has_dashes = any(panel.scale.signed and not panel.in_figures(width, height) for panel in panels)
     signs = [
         ("95 % interval", any(mean.low is not None for mean in means), band + _stroke(0, 8, INK)),
         (
             "not measured",
             any(cell.value is None and not cell.unsent for cell in cells),
-            hatched + _FRAME,
+            hatched_square + _SIGN_FRAME,
         ),
         (
             "not sent",
             any(cell.unsent for cell in cells),
-            rect(0, 0, 8, 8, NOT_MEASURED[0]) + mark(4, 4, 0.8, "square", FAINT, FAINT) + _FRAME,
+            rect(0, 0, 8, 8, NOT_MEASURED[0])
+            + mark(4, 4, 0.8, "square", FAINT, FAINT)
+            + _SIGN_FRAME,
         ),
         (
             "part is missing",
             any(cell.partial for cell in cells),
-            filled + area([(4, 0), (8, 0), (8, 4)], INK),
+            filled_square + area([(4, 0), (8, 0), (8, 4)], INK),
         ),
         (
             THINKING_SPENT,
             any(cell.thought for cell in cells),
-            filled + mark(2.5, 5.5, 1.6, "circle", "white", INK),
+            filled_square + mark(2.5, 5.5, 1.6, "circle", "white", INK),
         ),
         (
             "needle's depth",
             any(cell.needle is not None for cell in cells),
-            filled + _stroke(1.5, 6.5, INK),
+            filled_square + _stroke(1.5, 6.5, INK),
         ),
         ("dash: lost", has_dashes, rect(0, 0, 8, 8, CHANGES[1]) + _stroke(1.5, 6.5, INK)),
     ]
     return [*map(_bar, scales), *(_key(words, sign) for words, occurs, sign in signs if occurs)]
 
 
-_FRAME = rect(0, 0, 8, 8, "none", stroke=FAINT, stroke_width=0.5)
+_SIGN_FRAME = rect(0, 0, 8, 8, "none", stroke=FAINT, stroke_width=0.5)
 
 
 def _stroke(left: float, right: float, colour: str) -> str:
@@ -324,9 +357,9 @@ def _stroke(left: float, right: float, colour: str) -> str:
 
 
 def _key(words: str, sign: str) -> PanelItem:
-    """Return a sign of 8 points and its words."""
+    """Return the item of a sign, which is 8 points wide, and its words."""
     return PanelItem(
-        11 + wide(words),
+        11 + text_width(words),
         f'<g transform="translate(0 -1)">{sign}</g>' + text(11, 6, words, fill=SOFT),
     )
 
@@ -347,9 +380,9 @@ def gradient(colours: Sequence[str], box: Box, *, upright: bool = False) -> str:
 
 
 def _bar(scale: Scale) -> PanelItem:
-    """Return a scale's colours, with its ticks."""
+    """Return the item of a scale: its colours with ticks."""
     low, high = scale.ends
-    bar_x = wide(scale.words) + 8 + (wide(low) + 4 if low else 0)
+    bar_x = text_width(scale.words) + 8 + (text_width(low) + 4 if low else 0)
     ticks = (
         text(bar_x + scale.share(value) * BAR, THICK + TEXT, scale.label(value), anchor="middle")
         for value in scale.ticks
@@ -361,7 +394,9 @@ def _bar(scale: Scale) -> PanelItem:
         + gradient(scale.colours, Box(bar_x, 0, BAR, THICK))
         + "".join(ticks)
     )
-    overhang = max(wide(scale.label(scale.domain[1])) / 2, 4 + wide(high) if high else 0)
+    overhang = max(
+        text_width(scale.label(scale.domain[1])) / 2, 4 + text_width(high) if high else 0
+    )
     return PanelItem(bar_x + BAR + overhang, parts)
 
 
@@ -373,10 +408,12 @@ def draw_legend(
     No line reaches further right than x + room.
     """
     parts: list[str] = []
-    left, top = x, y
+    item_x, item_y = x, y
     for item in items:
-        if left > x and left + item.width > x + room:
-            left, top = x, top + HEIGHT
-        parts.append(f'<g transform="translate({number(left)} {number(top)})">{item.drawn}</g>')
-        left += item.width + BETWEEN
-    return parts, top + HEIGHT - y
+        if item_x > x and item_x + item.width > x + room:
+            item_x, item_y = x, item_y + LEGEND_LINE
+        parts.append(
+            f'<g transform="translate({number(item_x)} {number(item_y)})">{item.drawn}</g>'
+        )
+        item_x += item.width + ITEM_GAP
+    return parts, item_y + LEGEND_LINE - y

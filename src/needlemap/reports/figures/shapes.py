@@ -65,13 +65,13 @@ def rect(
     """
     size = f'width="{number(width)}" height="{number(height)}"'
     start = f'<rect x="{number(x)}" y="{number(y)}" {size} fill="{fill}"{_attributes(more)}'
-    return f"{start}><title>{_escaped(tip)}</title></rect>" if tip else f"{start}/>"
+    return f"{start}><title>{_escape(tip)}</title></rect>" if tip else f"{start}/>"
 
 
 def line(points: Iterable[Point], stroke: str = INK, width: float = 0.6, **more: object) -> str:
     """Return a line that joins points."""
-    drawn = f'stroke="{stroke}" stroke-width="{number(width)}"{_attributes(more)}'
-    return f'<path d="{_path(points)}" fill="none" {drawn}/>'
+    stroke_attributes = f'stroke="{stroke}" stroke-width="{number(width)}"{_attributes(more)}'
+    return f'<path d="{_path(points)}" fill="none" {stroke_attributes}/>'
 
 
 def area(points: Iterable[Point], fill: str, **more: object) -> str:
@@ -88,8 +88,8 @@ def mark(
     size: half its width. tip: what a browser shows of it.
     """
     if tip:
-        drawn = mark(x, y, size, shape, fill, stroke, width)
-        return f"<g><title>{_escaped(tip)}</title>{drawn}</g>"
+        shape_svg = mark(x, y, size, shape, fill, stroke, width)
+        return f"<g><title>{_escape(tip)}</title>{shape_svg}</g>"
     if shape == "circle":
         place = f'cx="{number(x)}" cy="{number(y)}" r="{number(size)}"'
         return f'<circle {place} fill="{fill}" stroke="{stroke}" stroke-width="{number(width)}"/>'
@@ -121,10 +121,10 @@ def text(
     attributes += ' font-weight="bold"' if bold else ""
     attributes += f' transform="rotate({number(turned)} {number(x)} {number(y)})"' if turned else ""
     attributes += _attributes(more_attributes)
-    return f"<text {place}{attributes}>{_escaped(words)}</text>"
+    return f"<text {place}{attributes}>{_escape(words)}</text>"
 
 
-def wide(words: str, size: float = TEXT, *, bold: bool = False) -> float:
+def text_width(words: str, size: float = TEXT, *, bold: bool = False) -> float:
     """Return how many points a line of text takes.
 
     It is rather more if a letter's width is not known.
@@ -136,39 +136,39 @@ def wide(words: str, size: float = TEXT, *, bold: bool = False) -> float:
     return letters * size * (_BOLD if bold else 1.0)
 
 
-def wrapped(words: str, room: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
+def wrap(words: str, room: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
     """Break words into lines no wider than room.
 
     Lines break between words, not around an equals sign, and in a word that is wider.
     """
     lines = [""]
     for word in re.split(r"(?<!=)\s+(?!=)", words.strip()):
-        for index, piece in enumerate(_pieces(word, room, size, bold)):
-            joined = f"{lines[-1]} {piece}" if lines[-1] and not index else piece
-            if lines[-1] and (index or wide(joined, size, bold=bold) > room):
+        for index, piece in enumerate(_cut_word(word, room, size, bold)):
+            longer_line = f"{lines[-1]} {piece}" if lines[-1] and not index else piece
+            if lines[-1] and (index or text_width(longer_line, size, bold=bold) > room):
                 lines.append(piece)
             else:
-                lines[-1] = joined
+                lines[-1] = longer_line
     return lines
 
 
-def _pieces(word: str, room: float, size: float, bold: bool) -> list[str]:
+def _cut_word(word: str, room: float, size: float, bold: bool) -> list[str]:
     """Cut a word into pieces no wider than room, behind a mark if it has one."""
     pieces = [""]
     for letter in word:
-        if pieces[-1] and wide(pieces[-1] + letter, size, bold=bold) > room:
-            whole = pieces.pop()
-            cut = max(whole.rfind(mark) for mark in "/@-_.") + 1 or len(whole)
-            pieces += [whole[:cut], whole[cut:]]
+        if pieces[-1] and text_width(pieces[-1] + letter, size, bold=bold) > room:
+            full_piece = pieces.pop()
+            cut = max(full_piece.rfind(mark) for mark in "/@-_.") + 1 or len(full_piece)
+            pieces += [full_piece[:cut], full_piece[cut:]]
         pieces[-1] += letter
     return pieces
 
 
-def fitted(words: str, room: float, *, bold: bool = False) -> str:
+def cut_text(words: str, room: float, *, bold: bool = False) -> str:
     """Cut a text to a room, its end marked."""
-    if wide(words, TEXT, bold=bold) <= room:
+    if text_width(words, TEXT, bold=bold) <= room:
         return words
-    while words and wide(words + "…", TEXT, bold=bold) > room:
+    while words and text_width(words + "…", TEXT, bold=bold) > room:
         words = words[:-1]
     return words + "…"
 
@@ -181,9 +181,9 @@ def rows(title: str, lines: Sequence[str], room: float) -> list[Row]:
     """Return a title and what stands under it, broken to a room."""
     broken: list[Row] = []
     for paragraph in title.splitlines():
-        broken += [(part, TITLE, True) for part in wrapped(paragraph, room, TITLE, bold=True)]
+        broken += [(part, TITLE, True) for part in wrap(paragraph, room, TITLE, bold=True)]
     for paragraph in lines:
-        broken += [(part, TEXT, False) for part in wrapped(paragraph, room)]
+        broken += [(part, TEXT, False) for part in wrap(paragraph, room)]
     return broken
 
 
@@ -202,7 +202,7 @@ def draw_rows(rows_drawn: Sequence[Row], x: float, y: float) -> list[str]:
     return parts
 
 
-def _escaped(words: str) -> str:
+def _escape(words: str) -> str:
     """Return a text, which may be a stranger's, as XML may hold it.
 
     Control codes go, and the two characters that no XML may hold: with one of them, nothing is

@@ -53,7 +53,7 @@ def draw_sought(runs: Sequence[Loaded], title: str | None, width: float | None) 
 
     width: of the paper in points, None for a screen's.
     """
-    total = width or ALONE
+    paper_width = width or ALONE
     y = EDGE
     parts: list[str] = []
     for run in runs:
@@ -61,14 +61,21 @@ def draw_sought(runs: Sequence[Loaded], title: str | None, width: float | None) 
         lines = ["nothing is scored yet"]
         if sought is not None:
             lines = [length_line(sought), asked_line(sought), WORDS]
-        heading = rows(map_title(run.map) if title is None else title, lines, total - 2 * EDGE)
+        heading = rows(
+            map_title(run.map) if title is None else title, lines, paper_width - 2 * EDGE
+        )
         parts += draw_rows(heading, EDGE, y)
         y += sum(size for _, size, _ in heading) * 1.22 + 8
         if sought is not None:
-            box = Box(EDGE + SCORE.room, y, total - 3 * EDGE - SCORE.room, min(0.45 * total, 200.0))
+            box = Box(
+                EDGE + SCORE.room,
+                y,
+                paper_width - 3 * EDGE - SCORE.room,
+                min(0.45 * paper_width, 200.0),
+            )
             parts += _plot(sought, box)
             y = below(box) + 8
-    return Drawing(tuple(parts), total, y, width is not None)
+    return Drawing(tuple(parts), paper_width, y, width is not None)
 
 
 def _plot(sought: Sought, box: Box) -> list[str]:

@@ -15,7 +15,7 @@ from needlemap.reports.figures import (
     rows,
     rows_height,
     text,
-    wide,
+    text_width,
 )
 from needlemap.reports.figures.panels import PanelItem, draw_legend
 from needlemap.reports.report import Square, Squares
@@ -25,7 +25,7 @@ SIZE, STEP = 9.0, 11.0
 # Points across.
 LEAST = 220.0
 # A browser's own font may be wider than ours.
-ROOMY = 1.15
+FONT_SLACK = 1.15
 # Told apart by a letter too: colours alone are nothing to a grey print.
 KINDS = {
     "right": (44, 122, 63),
@@ -38,28 +38,28 @@ KINDS = {
 def draw_squares(squares: Squares) -> Drawing:
     """Draw a time line by session."""
     columns = 1 + max((square.column for _, row in squares.rows for square in row), default=0)
-    names = max((wide(name) for name, _ in squares.rows), default=0.0)
-    left = EDGE + TEXT + 4 + ROOMY * names + 6
-    total = max(LEAST, left + STEP * columns + EDGE)
+    names = max((text_width(name) for name, _ in squares.rows), default=0.0)
+    squares_x = EDGE + TEXT + 4 + FONT_SLACK * names + 6
+    total = max(LEAST, squares_x + STEP * columns + EDGE)
     heading = rows(squares.title, [], total - 2 * EDGE)
     top = EDGE + rows_height(heading) + 6
     parts = draw_rows(heading, EDGE, EDGE)
     for index, (name, row) in enumerate(squares.rows):
         y = top + index * STEP
-        parts.append(text(left - 6, y + 0.78 * SIZE, name, anchor="end", fill=SOFT))
+        parts.append(text(squares_x - 6, y + 0.78 * SIZE, name, anchor="end", fill=SOFT))
         middle = y + SIZE / 2
-        ends = [(left + square.column * STEP, middle) for square in row]
+        ends = [(squares_x + square.column * STEP, middle) for square in row]
         if len(ends) > 1:
             parts.append(line([min(ends), max(ends)], FAINT, 0.6))
-        parts += [part for square in row for part in _square(square, left, y)]
+        parts += [part for square in row for part in _square(square, squares_x, y)]
     bottom = top + len(squares.rows) * STEP
-    arrow = (left + min(STEP * columns, 60.0), bottom + 4)
-    parts.append(line([(left, bottom + 4), arrow], SOFT, 0.6))
+    arrow = (squares_x + min(STEP * columns, 60.0), bottom + 4)
+    parts.append(line([(squares_x, bottom + 4), arrow], SOFT, 0.6))
     head = [(arrow[0] - 2.5, arrow[1] - 2), arrow, (arrow[0] - 2.5, arrow[1] + 2)]
     parts.append(line(head, SOFT, 0.6))
     parts.append(text(arrow[0] + 4, bottom + 4 + 0.35 * TEXT, "time, by wave", fill=SOFT))
     middle = (top + bottom) / 2
-    if bottom - top >= wide("session"):
+    if bottom - top >= text_width("session"):
         parts.append(
             text(EDGE + TEXT - 1, middle, "session", anchor="middle", fill=SOFT, turned=-90)
         )
@@ -68,9 +68,9 @@ def draw_squares(squares: Squares) -> Drawing:
     return Drawing((*parts, *legend), total, bottom + 14 + height + EDGE)
 
 
-def _square(square: Square, left: float, y: float) -> list[str]:
+def _square(square: Square, squares_x: float, y: float) -> list[str]:
     colour = KINDS.get(square.kind, KINDS["other"])
-    x = left + square.column * STEP
+    x = squares_x + square.column * STEP
     ring: dict[str, Any] = {"stroke": INK, "stroke_width": 1.2} if square.marked else {}
     parts = [rect(x, y, SIZE, SIZE, hex_of(colour), tip=square.says, **ring)]
     if square.letter:
@@ -87,4 +87,4 @@ def _key(kind: str, words: str) -> PanelItem:
     ring: dict[str, Any] = {"stroke": INK, "stroke_width": 1.2} if kind == "marked" else {}
     fill = "none" if kind == "marked" else hex_of(KINDS.get(kind, KINDS["other"]))
     parts = rect(0, -1, 8, 8, fill, **ring) + text(11, 6, words, fill=SOFT)
-    return PanelItem(11 + ROOMY * wide(words), parts)
+    return PanelItem(11 + FONT_SLACK * text_width(words), parts)

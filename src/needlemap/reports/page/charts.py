@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from needlemap.reports.figures import EDGE, Drawing
 from needlemap.reports.figures.curves import draw_lines
-from needlemap.reports.figures.figure import FigureGrid, draw_grid_legend
+from needlemap.reports.figures.figure import LEGEND_GAP, FigureGrid, draw_grid_legend
 from needlemap.reports.figures.heat import DrawnCell, MapPanel
-from needlemap.reports.figures.panels import axes_of, change_panel, map_panel, scores
+from needlemap.reports.figures.panels import axes_of, change_panel, map_panel, score_scale
 from needlemap.reports.figures.squares import draw_squares
 from needlemap.reports.labels import in_percent
 from needlemap.reports.report import Report
@@ -25,9 +25,9 @@ from needlemap.stats.means import Map
 ACROSS = 330.0
 
 
-def run_panel(map: Map) -> MapPanel:
+def run_panel(score_map: Map) -> MapPanel:
     """Return the map of a run as a page draws it: cells by number, their scores in them."""
-    panel = map_panel(map, "", (), scores(None))
+    panel = map_panel(score_map, "", (), score_scale(None))
     cells = (
         replace(cell, tip="", number=number, words=value_label(cell.value))
         for number, cell in enumerate(panel.cells)
@@ -46,13 +46,13 @@ def value_label(value: float | None) -> str:
     return "100" if value >= 100 else f"{min(in_percent(value / 100, 0), 99):.0f}"
 
 
-def difference_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
+def difference_panel(comparison: FamilyComparison, score_map: Map) -> MapPanel:
     """Return the panel of changes, in the cells of the first run's map that have a pair."""
-    panel = change_panel(comparison, map)
+    panel = change_panel(comparison, score_map)
     numbers: dict[tuple[int, float], int] = {}
     for number, change in enumerate(comparison.cells):
         numbers[change.length_tokens, change.depth] = number
-    places = axes_of(map)[2]
+    places = axes_of(score_map)[2]
     cells = (
         replace(cell, tip="", number=numbers.get(place))
         for place, cell in zip(places, panel.cells, strict=True)
@@ -76,8 +76,9 @@ def draw_panel(panel: MapPanel) -> str:
     """Return a map with its margins and its legend as SVG."""
     grid = FigureGrid.of([panel], 1, ACROSS - 2 * EDGE)
     parts, bottom = grid.draw(EDGE, EDGE)
-    legend, height = draw_grid_legend(grid, bottom + 4, ACROSS)
-    return Drawing((*parts, *legend), ACROSS, bottom + 4 + height + EDGE).inline("")
+    legend_y = bottom + LEGEND_GAP
+    legend, legend_height = draw_grid_legend(grid, legend_y, ACROSS)
+    return Drawing((*parts, *legend), ACROSS, legend_y + legend_height + EDGE).inline("")
 
 
 def draw_chart(report: Report, rule: str) -> str:

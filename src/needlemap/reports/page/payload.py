@@ -93,17 +93,19 @@ def run_answer(run: Loaded) -> str:
     """
     if seeks(run):
         return ""
-    map, mean = run.map, run.map.total
+    score_map, mean = run.map, run.map.total
     if mean is None:
         return "Nothing is scored yet"
 
-    n = f"{map.n:,} prompts"
-    if not map.counted:
-        n = f"{amount_label(map.n, 'mean')}, each over an unknown number of answers"
+    n = f"{score_map.n:,} prompts"
+    if not score_map.counted:
+        n = f"{amount_label(score_map.n, 'mean')}, each over an unknown number of answers"
     sentence = f"Mean score {score_label(mean.score)} %{interval_behind(mean)} of {n}"
-    lengths = {f"{tokens_label(length)} tokens": row for length, row in map.margins.items() if row}
-    rows = () if map.depthless else map.by_depth
-    names = depth_score_labels(rows, map.depths)
+    lengths = {
+        f"{tokens_label(length)} tokens": row for length, row in score_map.margins.items() if row
+    }
+    rows = () if score_map.depthless else score_map.by_depth
+    names = depth_score_labels(rows, score_map.depths)
     depths = {f"depth {name}": row.mean for name, row in zip(names, rows, strict=True) if row.mean}
     lowest = list(filter(None, [_lowest_label(lengths), _lowest_label(depths)]))
     return f"{sentence}; lowest at {' and at '.join(lowest)}" if lowest else sentence
@@ -124,12 +126,12 @@ def _sharing(run: Loaded) -> str:
     return "A prompt that several cells share stands in each of them." if is_shared else ""
 
 
-def _tab_words(map: Map) -> str:
+def _tab_words(score_map: Map) -> str:
     """Return the words of a run's tab: score, interval and n, or that nothing was measured."""
-    if map.total is None:
+    if score_map.total is None:
         return "not measured"
-    n = n_label(map.n, counted=map.counted)
-    return f"{score_label(map.total.score)} %{interval_behind(map.total)} {n}"
+    n = n_label(score_map.n, counted=score_map.counted)
+    return f"{score_label(score_map.total.score)} %{interval_behind(score_map.total)} {n}"
 
 
 TextIndices = list[list[Any]]
@@ -157,30 +159,30 @@ def fact_columns(rows: Iterable[Mapping[str, str | None]]) -> list[list[Any]]:
     return [column for column in columns if column[1]]
 
 
-def _cell_says(map: Map, cell: CellScore) -> str | None:
+def _cell_says(score_map: Map, cell: CellScore) -> str | None:
     """Return a cell's score, interval and n, or None if it has no score."""
     if cell.score is None:
         return None
-    n = n_label(cell.n, counted=map.counted)
-    return f"{score_label(cell.score)} %{interval_behind(cell) if map.counted else ''} {n}"
+    n = n_label(cell.n, counted=score_map.counted)
+    return f"{score_label(cell.score)} %{interval_behind(cell) if score_map.counted else ''} {n}"
 
 
-def _cell_facts(map: Map, columns: Mapping[str, Any], index: int) -> dict[str, str | None]:
+def _cell_facts(score_map: Map, columns: Mapping[str, Any], index: int) -> dict[str, str | None]:
     """Return the facts about a cell by name, the most important first."""
-    cell = map.cells[index]
+    cell = score_map.cells[index]
     tokens, cached, planned = (columns[name][index] for name in ("tokens", "cached", "planned"))
     has_failures = cell.missing > columns["unasked"][index]
     reason = "not measured" if has_failures else "not sent"
-    interval = interval_label(cell.low, cell.high) if map.counted and cell.n else None
-    trials = amount_label(cell.n, "trial" if map.counted else "mean")
+    interval = interval_label(cell.low, cell.high) if score_map.counted and cell.n else None
+    trials = amount_label(cell.n, "trial" if score_map.counted else "mean")
     unsent = amount_label(cell.missing, "trial") if cell.missing and not has_failures else None
     spent = f"{cell.thought} of {cell.n}, no answer" if cell.thought else None
     return {
         "score": reason if cell.score is None else f"{score_label(cell.score)} %",
         "n": trials,
         "95 % interval": interval,
-        "needle at": None if map.depthless else depth_words(cell.realised),
-        "meant for": None if map.depthless else depth_words(cell.depth),
+        "needle at": None if score_map.depthless else depth_words(cell.realised),
+        "meant for": None if score_map.depthless else depth_words(cell.depth),
         "prompt": None if tokens is None else f"{round(tokens):,} tokens",
         "cached": cached_label(cached, planned),
         THINKING_SPENT: spent,
@@ -203,50 +205,50 @@ def _identity(run: Loaded) -> dict[str, Any]:
     }
 
 
-def _axes(map: Map) -> dict[str, Any]:
+def _axes(score_map: Map) -> dict[str, Any]:
     return {
-        "lengths": [[length, label] for length, label in length_labels(map.lengths).items()],
+        "lengths": [[length, label] for length, label in length_labels(score_map.lengths).items()],
         "depths": [
             [share(depth), typeset(label), f"{percent(depth):.10g}"]
-            for depth, label in row_labels(map, map.depths).items()
+            for depth, label in row_labels(score_map, score_map.depths).items()
         ],
-        "ragged": map.ragged,
-        "depthless": map.depthless,
-        "counted": map.counted,
+        "ragged": score_map.ragged,
+        "depthless": score_map.depthless,
+        "counted": score_map.counted,
     }
 
 
-def _overall(map: Map, lines: Sequence[str]) -> dict[str, Any]:
-    mean = map.total
+def _overall(score_map: Map, lines: Sequence[str]) -> dict[str, Any]:
+    mean = score_map.total
     score, low, high = (share(getattr(mean, name, None)) for name in ("score", "low", "high"))
     return {
         "score": score,
-        "n": map.n,
+        "n": score_map.n,
         "low": low,
         "high": high,
         "clusters": mean.clusters if mean else 0,
-        "missing": map.missing,
-        **({"withheld": map.withheld} if map.withheld else {}),
+        "missing": score_map.missing,
+        **({"withheld": score_map.withheld} if score_map.withheld else {}),
         "line": lines[0] if mean else "",
     }
 
 
-def cell_columns(map: Map) -> dict[str, list[Any]]:
+def cell_columns(score_map: Map) -> dict[str, list[Any]]:
     """Return columns of equal length, in the order of the map's cells: by length, then depth."""
-    index_of = {length: index for index, length in enumerate(map.lengths)}
+    index_of = {length: index for index, length in enumerate(score_map.lengths)}
     columns: dict[str, list[Any]] = {
-        "length": [index_of[cell.length_tokens] for cell in map.cells],
-        "depth": [share(cell.depth) for cell in map.cells],
+        "length": [index_of[cell.length_tokens] for cell in score_map.cells],
+        "depth": [share(cell.depth) for cell in score_map.cells],
     }
     for name in _CELL_COLUMNS:
-        columns[name] = [share(getattr(cell, name)) for cell in map.cells]
-    columns["unasked"] = [_unsent_count(cell) for cell in map.cells]
-    columns["failures"] = [dict(sorted(cell.failures.items())) for cell in map.cells]
-    if any(cell.thought for cell in map.cells):
-        columns["thought"] = [cell.thought for cell in map.cells]
+        columns[name] = [share(getattr(cell, name)) for cell in score_map.cells]
+    columns["unasked"] = [_unsent_count(cell) for cell in score_map.cells]
+    columns["failures"] = [dict(sorted(cell.failures.items())) for cell in score_map.cells]
+    if any(cell.thought for cell in score_map.cells):
+        columns["thought"] = [cell.thought for cell in score_map.cells]
     for name, attribute in _TOKEN_COLUMNS.items():
         columns[name] = [
-            _mean(getattr(record, attribute) for record in cell.records) for cell in map.cells
+            _mean(getattr(record, attribute) for record in cell.records) for cell in score_map.cells
         ]
     return columns
 
@@ -268,8 +270,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _curves(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
-    map, cube = run.map, run.cube
-    lengths = mean_columns([map.margins.get(length) for length in map.lengths])
+    score_map, cube = run.map, run.cube
+    lengths = mean_columns([score_map.margins.get(length) for length in score_map.lengths])
     first_score = next((score for score in lengths["score"] if score is not None), None)
     effective_lengths = [] if seeks(run) else held_by(partial(effective_length, cube), rules)
     return {
@@ -332,7 +334,7 @@ def _change_says(cell: CellChange) -> str:
 
 
 def _change_facts(
-    comparison: FamilyComparison, cell: CellChange, map: Map
+    comparison: FamilyComparison, cell: CellChange, score_map: Map
 ) -> dict[str, str | None]:
     """Return the facts about a changed cell by name."""
     p = f"{p_label(cell.p)}, not corrected: exploration only" if comparison.counted else None
@@ -341,7 +343,7 @@ def _change_facts(
         "n": amount_label(cell.n, "pair"),
         "changed": f"{cell.lost} lost, {cell.gained} gained",
         "p": p,
-        "depth": None if map.depthless else depth_words(cell.depth),
+        "depth": None if score_map.depthless else depth_words(cell.depth),
     }
 
 
@@ -363,9 +365,12 @@ def comparison_payload(
     return {"refused": None, "sheet": sheet, "json": values}
 
 
-def _changes(comparison: FamilyComparison, map: Map) -> Columns:
+def _changes(comparison: FamilyComparison, score_map: Map) -> Columns:
     """Return the cells of the first run's map in which both runs have a pair."""
-    index_of, cells = {length: index for index, length in enumerate(map.lengths)}, comparison.cells
+    index_of, cells = (
+        {length: index for index, length in enumerate(score_map.lengths)},
+        comparison.cells,
+    )
     return {
         "length": [index_of[cell.length_tokens] for cell in cells],
         "depth": [share(cell.depth) for cell in cells],

@@ -229,14 +229,14 @@ class Detail:
 FULL = Detail()
 
 
-def trial_columns(map: Map, detail: Detail = FULL) -> dict[str, Any]:
+def trial_columns(score_map: Map, detail: Detail = FULL) -> dict[str, Any]:
     """Return columns of equal length, their rows in the order of cells, then of repeats.
 
     A text is given by its place in "strings".
     """
     rows = [
         (cell_number, record)
-        for cell_number, cell in enumerate(map.cells)
+        for cell_number, cell in enumerate(score_map.cells)
         for record in cell.records
     ]
     records = [record for _, record in rows]

@@ -87,17 +87,17 @@ class Raster:
     most: int
 
 
-def make_raster(map: Map, max_columns: int, max_rows: int) -> Raster:
+def make_raster(score_map: Map, max_columns: int, max_rows: int) -> Raster:
     """Return a raster of at most max_columns x max_rows places.
 
     Adjoining lengths and depths share a place.
     """
-    columns = _grouped(map.lengths, max_columns)
-    rows, labels = depth_rows(map, max_rows)
+    columns = _grouped(score_map.lengths, max_columns)
+    rows, labels = depth_rows(score_map, max_rows)
     column_of = {length: index for index, group in enumerate(columns) for length in group}
     row_of = {depth: index for index, group in enumerate(rows) for depth in group}
     cells_at: dict[tuple[int, int], list[CellScore]] = defaultdict(list)
-    for cell in map.cells:
+    for cell in score_map.cells:
         cells_at[row_of[cell.depth], column_of[cell.length_tokens]].append(cell)
     spots = tuple(
         tuple(_spot(cells_at.get((row, column), [])) for column in range(len(columns)))
@@ -107,23 +107,25 @@ def make_raster(map: Map, max_columns: int, max_rows: int) -> Raster:
         columns=columns,
         labels=labels,
         spots=spots,
-        means=_means(map, columns),
+        means=_means(score_map, columns),
         most=max((len(cells) for cells in cells_at.values()), default=1),
     )
 
 
-def depth_rows(map: Map, max_rows: int) -> tuple[tuple[tuple[float, ...], ...], tuple[str, ...]]:
+def depth_rows(
+    score_map: Map, max_rows: int
+) -> tuple[tuple[tuple[float, ...], ...], tuple[str, ...]]:
     """Return the depths in each row, and the rows' labels: where each starts.
 
     If every length has depths of its own, rows are equal parts of the haystack instead.
     """
-    if not map.ragged:
-        rows = _grouped(map.depths, max_rows)
-        labels = row_labels(map, [row[0] for row in rows])
+    if not score_map.ragged:
+        rows = _grouped(score_map.depths, max_rows)
+        labels = row_labels(score_map, [row[0] for row in rows])
         return rows, tuple(labels.values())
     parts = min(max_rows, RAGGED_ROWS)
     rows = tuple(
-        tuple(depth for depth in map.depths if min(int(depth * parts), parts - 1) == part)
+        tuple(depth for depth in score_map.depths if min(int(depth * parts), parts - 1) == part)
         for part in range(parts)
     )
     return rows, tuple(depth_labels([part / parts for part in range(parts)]).values())
@@ -149,12 +151,12 @@ def _failed(failures: Mapping[str, int]) -> bool:
     return any(kind != SKIPPED for kind in failures)
 
 
-def _means(map: Map, columns: Sequence[Sequence[int]]) -> tuple[Spot, ...]:
+def _means(score_map: Map, columns: Sequence[Sequence[int]]) -> tuple[Spot, ...]:
     """Return by column the mean over its lengths, and whether something failed in it."""
     spots = []
     for column in columns:
-        score = _mean(map.by_length.get(length) for length in column)
-        cells = [cell for cell in map.cells if cell.length_tokens in column]
+        score = _mean(score_map.by_length.get(length) for length in column)
+        cells = [cell for cell in score_map.cells if cell.length_tokens in column]
         spots.append(Spot(score, failed=any(_failed(cell.failures) for cell in cells)))
     return tuple(spots)
 
@@ -266,20 +268,22 @@ class Painter:
 
 
 def terminal_map(
-    map: Map, *, max_rows: int = MAX_ROWS, palette: str | None = None
+    score_map: Map, *, max_rows: int = MAX_ROWS, palette: str | None = None
 ) -> RenderableType:
     """Return a rich renderable of a map, finished or not.
 
     max_rows: a live view gives the console's height less 7, the
     lines around them. Raises SettingsError for an unknown palette.
     """
-    return TerminalMap(map, max(1, max_rows), palette_colours(palette))
+    return TerminalMap(score_map, max(1, max_rows), palette_colours(palette))
 
 
-def map_text(map: Map, width: int) -> str:
+def map_text(score_map: Map, width: int) -> str:
     """Return a map in letters, at most so many of them in a line."""
     text = StringIO()
-    Console(file=text, width=width, color_system=None, highlight=False).print(terminal_map(map))
+    Console(file=text, width=width, color_system=None, highlight=False).print(
+        terminal_map(score_map)
+    )
     return text.getvalue().rstrip()
 
 
@@ -299,39 +303,42 @@ def broken(line: str, width: int) -> list[str]:
     return parts or [""]
 
 
-def plain_summary(map: Map) -> str:
+def plain_summary(score_map: Map) -> str:
     """Return a line a length and one a depth, for logs and pipes, then the overall score.
 
     For example '4k  92.5  n=20 [83.1, 97.0]'.
     """
-    labels = length_labels(map.lengths)
+    labels = length_labels(score_map.lengths)
     width = max((len(label) for label in labels.values()), default=0)
     lines = [
-        f"{map.model} · {map.task} · tokenizer {map.tokenizer} · scorer {map.scorer} · mode "
-        f"{map.mode}"
+        f"{score_map.model} · {score_map.task} · tokenizer {score_map.tokenizer} · "
+        f"scorer {score_map.scorer} · mode {score_map.mode}"
     ]
-    lines += [f"{labels[length]:>{width}}  {_length_line(map, length)}" for length in map.lengths]
-    return "\n".join([*lines, *_depth_lines(map), *_totals(map)]) + "\n"
+    lines += [
+        f"{labels[length]:>{width}}  {_length_line(score_map, length)}"
+        for length in score_map.lengths
+    ]
+    return "\n".join([*lines, *_depth_lines(score_map), *_totals(score_map)]) + "\n"
 
 
-def _length_line(map: Map, length: int) -> str:
-    cells = [cell for cell in map.cells if cell.length_tokens == length]
+def _length_line(score_map: Map, length: int) -> str:
+    cells = [cell for cell in score_map.cells if cell.length_tokens == length]
     missing = sum(cell.missing for cell in cells)
     reasons = f" missing {missing_label(missing, all_failures(cells))}" if missing else ""
     thought = sum(cell.thought for cell in cells)
     reasons += f" ({thought} thinking budget spent)" if thought else ""
-    return f"{_mean_line(map.margins.get(length), counted=map.counted)}{reasons}"
+    return f"{_mean_line(score_map.margins.get(length), counted=score_map.counted)}{reasons}"
 
 
-def _depth_lines(map: Map) -> list[str]:
+def _depth_lines(score_map: Map) -> list[str]:
     """Return a line a depth; none if there are not two."""
-    if len(map.by_depth) < 2:
+    if len(score_map.by_depth) < 2:
         return []
-    labels = depth_score_labels(map.by_depth, map.depths)
+    labels = depth_score_labels(score_map.by_depth, score_map.depths)
     width = max(len(label) for label in labels)
     return [
-        f"depth {label:>{width}}  {_mean_line(row.mean, counted=map.counted)}"
-        for label, row in zip(labels, map.by_depth, strict=True)
+        f"depth {label:>{width}}  {_mean_line(row.mean, counted=score_map.counted)}"
+        for label, row in zip(labels, score_map.by_depth, strict=True)
     ]
 
 
@@ -370,23 +377,29 @@ def _named(header: str, width: int) -> str:
     return with_unit if len(with_unit) <= width else header
 
 
-def _footer(map: Map, raster: Raster, cell_width: int, glyphs: Glyphs, width: int) -> list[Text]:
-    overall, *missing = _totals(map)
+def _footer(
+    score_map: Map, raster: Raster, cell_width: int, glyphs: Glyphs, width: int
+) -> list[Text]:
+    overall, *missing = _totals(score_map)
     merging = [f"each place: the mean of up to {raster.most} cells"] if raster.most > 1 else []
-    sentences = (*missing, _legend(map, cell_width, glyphs), *merging)
+    sentences = (*missing, _legend(score_map, cell_width, glyphs), *merging)
     notes = [Text(part, style="dim") for note in sentences if note for part in broken(note, width)]
     return [*(Text(part, style="bold") for part in broken(overall, width)), *notes]
 
 
-def _totals(map: Map) -> list[str]:
-    missing = [f"missing {missing_label(map.missing, map.failures)}"] if map.missing else []
-    return [overall_label(map), *missing]
+def _totals(score_map: Map) -> list[str]:
+    missing = (
+        [f"missing {missing_label(score_map.missing, score_map.failures)}"]
+        if score_map.missing
+        else []
+    )
+    return [overall_label(score_map), *missing]
 
 
-def _legend(map: Map, cell_width: int, glyphs: Glyphs) -> str:
+def _legend(score_map: Map, cell_width: int, glyphs: Glyphs) -> str:
     """Return what signs mean; those of what is missing only if something is."""
-    failed = any(_failed(cell.failures) for cell in map.cells)
-    unasked = any(cell.score is None and not _failed(cell.failures) for cell in map.cells)
+    failed = any(_failed(cell.failures) for cell in score_map.cells)
+    unasked = any(cell.score is None and not _failed(cell.failures) for cell in score_map.cells)
     signs = [f"0-9 tens of percent  {glyphs.full} 100"] if cell_width < NUMBER_WIDTH else []
     signs += [f"{glyphs.unasked} not sent"] if unasked else []
     return "  ".join([*signs, *([f"{glyphs.failed} failed"] if failed else [])])
