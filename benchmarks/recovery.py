@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from machine import machine
 from needlemap.plan.summary import WalkedTrials
 from needlemap.settings.reading import configure
-from needlemap.stats.cube import linearised
+from needlemap.stats.cube import linearise
 from needlemap.stats.intervals import Z, cluster_mean, robust_error, t_interval
 from needlemap.stats.ratio import ratio_interval
 from needlemap.trials.build import prepare
@@ -128,7 +128,7 @@ def coverage(runs: int, haystacks: int, depths: int) -> dict[tuple[float, float]
             share = random.beta(alike * near, alike * (1 - near), (haystacks, depths)) + moved
             oracle = np.repeat(random.lognormal(1.6, 0.3, (haystacks, 1)), depths, axis=1)
             gain = oracle * share + random.normal(0, 0.2, share.shape)
-            found = ratio_interval(linearised(gain, oracle))
+            found = ratio_interval(linearise(gain, oracle))
             hits += found is not None and found[1] <= truth <= found[2]
         held[truth, alike] = hits / runs
     return held

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.stats.cube import linearised
+from needlemap.stats.cube import linearise
 from needlemap.stats.intervals import t_interval
 from needlemap.stats.ratio import ratio_interval
 from needlemap.training.scorer import LEAST_GAIN
@@ -47,7 +47,7 @@ class Snapshot:
         oracle = np.where(self.counts, self.oracle, nan)
         if not excludes_zero(oracle):
             return None
-        return linearised(np.where(self.counts, self.gain, nan), oracle)
+        return linearise(np.where(self.counts, self.gain, nan), oracle)
 
     @property
     def recovery(self) -> tuple[float, float, float] | None:

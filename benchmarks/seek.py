@@ -136,7 +136,9 @@ def seek_truth(truth: Truth, correlation: float, maps: int, seed: int) -> Sought
     asked, known = rehearse(
         axis, answer, maps, threshold=THRESHOLD, within=WITHIN, most_tokens=MOST_TOKENS
     )
-    return Sought(truth, asked, known, *seek.ends(known, asked, THRESHOLD), is_rough(hits, trials))
+    return Sought(
+        truth, asked, known, *seek.moved_ends(known, asked, THRESHOLD), is_rough(hits, trials)
+    )
 
 
 def figures(

@@ -66,7 +66,7 @@ def _holes(maps: int, correlation: float, seed: int) -> tuple[float, float]:
         return np.where(inside, BOTTOM, TOP)
 
     asked, known = _sought(chance, maps, correlation, random)
-    low, high = seek.ends(known, asked, THRESHOLD)
+    low, high = seek.moved_ends(known, asked, THRESHOLD)
     held = (low <= starts + seek.SPACING) & (starts <= high)  # at the nearest length asked
     return float(np.isposinf(low).mean()), float((~held).mean())
 

@@ -22,7 +22,7 @@ from needlemap.reports.page.sheets import Subject
 from needlemap.reports.page.summary import summary
 from needlemap.reports.seek_report import length_line
 from needlemap.reports.summary import read_families
-from needlemap.stats.seek import sought_in
+from needlemap.stats.seek import result_of_run
 
 # Finds the code in prompts of up to a length; the demo's words are 'locker code for CITY is
 # NUMBER'.
@@ -263,11 +263,11 @@ def test_hits_and_misses_that_repeat_cell_by_cell_are_told_in_place_of_a_point()
             records.append(
                 Record(key=f"{repeat} {cell}", task="single", model="m", score=score, **place)
             )
-    found = sought_in(about, records)
+    found = result_of_run(about, records)
     assert (found.rough, found.crawls, found.point) == (True, True, None)
     assert "hits and misses repeat cell by cell" in length_line(found)
     chance = [
         each.model_copy(update={"score": float(random.random() < shares[each.length_tokens])})
         for each in records
     ]
-    assert not sought_in(about, chance).rough
+    assert not result_of_run(about, chance).rough

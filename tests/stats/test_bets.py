@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from needlemap.stats.bets import highest_rate, log_blocks, log_pairs, needed
+from needlemap.stats.bets import highest_rate, log_blocks, log_pairs, units_needed
 
 
 def test_more_families_without_a_fault_bring_the_bound_down():
     bounds = [highest_rate(0, n) for n in (1, 10, 100, 1_000, 10_000)]
     assert bounds == sorted(bounds, reverse=True)
-    assert highest_rate(0, needed(0.002)) < 0.002 <= highest_rate(0, needed(0.002) - 1)
+    assert highest_rate(0, units_needed(0.002)) < 0.002 <= highest_rate(0, units_needed(0.002) - 1)
 
 
 @pytest.mark.parametrize("rate", [0.002, 0.01, 0.05])

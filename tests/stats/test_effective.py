@@ -10,9 +10,9 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.stats import cube_of, effective
-from needlemap.stats.curves import falling
+from needlemap.stats.curves import fit_falling
 from needlemap.stats.effective import effective_length, parse_rule, parse_rules, rule_values
-from needlemap.stats.intervals import expanded_interval, outward, weights
+from needlemap.stats.intervals import expanded_interval, move_outward, weights
 
 LENGTHS = (1_000, 2_000, 4_000, 8_000)
 
@@ -100,7 +100,7 @@ def test_the_interval_is_that_of_a_bootstrap_by_hand(cube, random):
     for row in weights(8):
         drawn = np.repeat(scores, row.astype(int), axis=0)
         again.append(value(drawn.mean(axis=(0, 2)).tolist(), "absolute:70"))
-    ends = outward(*expanded_interval(np.array(again), 8), np.array(LENGTHS[:2]))
+    ends = move_outward(*expanded_interval(np.array(again), 8), np.array(LENGTHS[:2]))
     assert (found.low, found.high) == ends == (1_000, 2_000)
     assert found.low <= found.value <= found.high
 
@@ -205,11 +205,11 @@ def test_noise_on_a_plateau_is_no_fall_and_a_clear_dip_is_one(cube, random):
 def test_a_falling_fit_pools_what_rises_and_leaves_what_falls():
     curve = np.array([[0.9, 0.8, 0.9, 0.4, 0.6], [0.9, 0.8, 0.7, 0.6, 0.5]])
     sizes, never, soon = np.array([10, 10, 30, 10, 10]), np.full(5, 9.0), np.full(5, 0.3)
-    found = falling(curve, sizes, never)
+    found = fit_falling(curve, sizes, never)
     assert found == pytest.approx(
         np.array([[0.9, 0.875, 0.875, 0.5, 0.5], [0.9, 0.8, 0.7, 0.6, 0.5]])
     )
-    stopped = falling(
+    stopped = fit_falling(
         curve - 0.85, sizes, soon
     )  # clearly below at the fourth: what comes after is none of it
     assert stopped[0] == pytest.approx([0.05, 0.025, 0.025, -0.45, -1.0])

@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from needlemap.stats.curves import agreed
+from needlemap.stats.curves import agreement_draws
 from needlemap.stats.difference import holm, paired_difference, sign_flip
 from needlemap.stats.effective import effective_length, parse_rule
 from needlemap.stats.exact import (
@@ -148,7 +148,7 @@ def test_graded_pairs_bootstrap_to_the_interval_of_a_t_test_over_haystacks(seede
 
 def test_doubt_where_all_agree_is_the_jeffreys_posterior(seeded):
     n = int(seeded.integers(5, 500))
-    drawn = agreed(float(n), n, 20_000)
+    drawn = agreement_draws(float(n), n, 20_000)
     shares = np.array([0.025, 0.5, 0.9])
     assert np.quantile(drawn, shares) == pytest.approx(
         stats.beta.ppf(shares, n + 0.5, 0.5), abs=0.01

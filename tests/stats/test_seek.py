@@ -13,11 +13,11 @@ from needlemap.stats.seek import (
     LengthAsks,
     LengthAxis,
     batch_size,
-    ends,
     learn,
+    moved_ends,
     next_asks,
     next_batch,
-    sought,
+    seek_result,
 )
 
 AXIS = LengthAxis.between(1_000, 128_000)
@@ -41,7 +41,7 @@ def test_it_begins_at_the_shortest_the_middle_and_three_quarters_of_the_way():
 
 def test_a_fall_is_found_between_the_lengths_that_hold_and_those_that_do_not():
     fall = [(1_000, 8), (4_000, 8), (16_000, 8), (22_627, 8), (32_000, 1), (64_000, 0)]
-    found = sought(AXIS, asked(*fall, times=12), 0.85, 0.3)
+    found = seek_result(AXIS, asked(*fall, times=12), 0.85, 0.3)
     assert 16_000 <= found.low <= found.point <= found.high == pytest.approx(32_000, rel=0.01)
 
 
@@ -49,14 +49,16 @@ def test_ends_move_outward_to_lengths_whose_own_score_lies_on_that_side():
     """Between two asked lengths nobody looked, so a cliff there is held whatever the curve says."""
     seen = asked((1_000, 8), (4_000, 8), (16_000, 8), (32_000, 0), times=40)
     known = learn(AXIS, seen, 0.85)
-    (low, high), (lower, upper) = known.interval, ends(known, seen, 0.85)
+    (low, high), (lower, upper) = known.interval, moved_ends(known, seen, 0.85)
     assert lower < low < high < upper
     assert 2 ** np.array([lower, upper]) == pytest.approx([16_000, 32_000], rel=0.01)
 
 
 def test_a_model_that_holds_or_fails_everywhere_has_no_length_inside():
-    holds = sought(AXIS, asked(*((length, 8) for length in AXIS.lengths[::8]), times=12), 0.85, 0.3)
-    fails = sought(AXIS, asked((1_000, 1), (11_000, 0), (38_000, 0), times=3), 0.85, 0.3)
+    holds = seek_result(
+        AXIS, asked(*((length, 8) for length in AXIS.lengths[::8]), times=12), 0.85, 0.3
+    )
+    fails = seek_result(AXIS, asked((1_000, 1), (11_000, 0), (38_000, 0), times=3), 0.85, 0.3)
     assert (holds.low, holds.high, holds.close) == (inf, inf, True)
     assert (fails.low, fails.high, fails.close) == (0.0, 0.0, True)
 
@@ -65,15 +67,15 @@ def test_a_score_that_crawls_through_the_threshold_has_no_point():
     crawl = [
         (length, 8 * (0.9 - 0.1 * np.log2(length / 1_000) / 7)) for length in AXIS.lengths[::8]
     ]
-    found = sought(AXIS, asked(*crawl, times=6), 0.85, 0.3)
+    found = seek_result(AXIS, asked(*crawl, times=6), 0.85, 0.3)
     assert (found.crawls, found.point, found.close) == (True, None, False)
-    little = sought(AXIS, asked((1_000, 8), (11_000, 7)), 0.85, 0.3)
+    little = seek_result(AXIS, asked((1_000, 8), (11_000, 7)), 0.85, 0.3)
     assert (little.crawls, little.point) == (False, None)  # it is only wide
 
 
 def test_a_dip_is_no_fall_for_good():
     seen = asked((1_000, 8), (10_000, 8), (20_000, 4), (45_000, 8), (60_000, 8), times=10)
-    found = sought(AXIS, seen, 0.85, 0.3)
+    found = seek_result(AXIS, seen, 0.85, 0.3)
     assert 10_000 < found.point < 20_000
 
 
@@ -133,11 +135,11 @@ def test_a_hole_between_lengths_that_hold_ends_the_interval():
         return random.binomial(PLACES, chance[at])
 
     seen, known = rehearse(AXIS, answer, 12, threshold=0.85, within=0.3, most_tokens=1e9)
-    low, high = ends(known, seen, 0.85)
+    low, high = moved_ends(known, seen, 0.85)
     assert (high < np.log2(58_000)).all()
     assert (low > np.log2(20_000)).all()
     assert (low < np.log2(40_500)).all()
-    one = sought(AXIS, seen.part(np.array(0)), 0.85, 0.3)
+    one = seek_result(AXIS, seen.part(np.array(0)), 0.85, 0.3)
     assert one.low < 40_500 < one.high < 58_000
 
 
@@ -151,7 +153,7 @@ def test_a_score_near_the_threshold_stops_at_four_plain_grids_and_says_so():
     seen, _ = rehearse(AXIS, answer, 6, threshold=0.85, within=0.3, most_tokens=1e12)
     grid = 15 * np.geomspace(1_000, 128_000, 15).sum()
     assert (seen.trials * np.array(AXIS.lengths)).sum(axis=1).max() <= 4 * grid
-    found = [sought(AXIS, seen.part(np.array(at)), 0.85, 0.3) for at in range(6)]
+    found = [seek_result(AXIS, seen.part(np.array(at)), 0.85, 0.3) for at in range(6)]
     assert all(each.spent == (0 if each.close else 4.0) for each in found)
     assert any(each.spent for each in found)
 
@@ -169,7 +171,7 @@ def test_made_up_models_end_close_or_at_their_limit():
         return random.binomial(PLACES, chance[at])
 
     seen, known = rehearse(AXIS, answer, 10, threshold=0.85, within=0.3, most_tokens=1e8)
-    low, high = ends(known, seen, 0.85)
+    low, high = moved_ends(known, seen, 0.85)
     assert ((low <= np.log2(20_000)) & (np.log2(20_000) <= high)).all()
     spent = (seen.trials * np.array(AXIS.lengths)).sum(axis=1)
     assert (spent < 2e7).all()

@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from needlemap.stats.sequential import Bets, further, log_wealth
+from needlemap.stats.sequential import Bets, further_haystacks, log_wealth
 
 
 def first(losses: list[float], margin: float, planned: int | None = None) -> tuple[int, str]:
@@ -37,11 +37,11 @@ def test_all_that_was_planned_once_seen_is_known():
 
 
 def test_bets_without_an_end_take_a_haystack_each():
-    assert further([], 0.02) == 287
+    assert further_haystacks([], 0.02) == 287
     assert first([0.0] * 286, 0.02)[1] == "NOT ENOUGH DATA"
     assert first([0.0] * 287, 0.02) == (287, "PASS")
     assert first([1.0] * 12, 0.02)[1] == "FAIL"
-    assert further([0.0] * 100, 0.02) == 187
+    assert further_haystacks([0.0] * 100, 0.02) == 187
 
 
 def test_a_loss_of_exactly_the_margin_is_never_far_ahead(random):

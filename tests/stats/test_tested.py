@@ -47,11 +47,11 @@ def test_nothing_passes_if_fewer_than_half_of_the_families_are_left():
 
 def test_a_length_is_left_out_from_twenty_prompts_on():
     short, long = family("", 1.0, 1.0, 100), family("", 0.4, 0.4, 20, length=4_000)
-    rows, untested = tested.keep_tested(Rows.of([*short, *long]), 0.02)
+    rows, untested = tested.drop_untested(Rows.of([*short, *long]), 0.02)
     assert untested == (tested.NotTested("", (4_000,), 20, 8.0),)
     assert set(rows.length.tolist()) == {1_000}
-    assert tested.families_left(Rows.of([*short, *long]), untested) == (1, 1)
-    assert tested.keep_tested(Rows.of([*short, *long[:-1]]), 0.02)[1] == ()
+    assert tested.count_tested(Rows.of([*short, *long]), untested) == (1, 1)
+    assert tested.drop_untested(Rows.of([*short, *long[:-1]]), 0.02)[1] == ()
     assert loss_json(judge(Rows.of([*short, *long]), 0.1))["not_tested"] == [
         {"family": "", "lengths": [4_000], "n": 20, "right": 8.0}
     ]
@@ -61,19 +61,19 @@ def test_a_length_that_is_never_right_is_left_out_from_six_prompts_on():
     """An ab passed after 18 prompts of a length that both arms always got wrong."""
     long = family("", 0.0, 0.0, 6, length=4_000)
     rows = Rows.of([*family("", 1.0, 1.0, 100), *long])
-    assert [group.lengths for group in tested.keep_tested(rows, 0.02)[1]] == [(4_000,)]
+    assert [group.lengths for group in tested.drop_untested(rows, 0.02)[1]] == [(4_000,)]
     few = Rows.of([*family("", 1.0, 1.0, 100), *long[:5]])
-    assert tested.keep_tested(few, 0.02)[1] == ()
+    assert tested.drop_untested(few, 0.02)[1] == ()
 
 
 def test_half_right_is_tested():
-    assert tested.keep_tested(Rows.of(family("", 0.5, 0.5, 20)), 0.02)[1] == ()
+    assert tested.drop_untested(Rows.of(family("", 0.5, 0.5, 20)), 0.02)[1] == ()
 
 
 def test_a_family_that_cannot_lose_the_margin_is_left_out_however_few_its_prompts():
     rows = Rows.of([*family("a", 1.0, 1.0), *family("b", 0.2, 0.0, 10)])
-    assert [group.family for group in tested.keep_tested(rows, 0.3)[1]] == ["b"]
-    assert tested.keep_tested(rows, 0.1)[1] == ()
+    assert [group.family for group in tested.drop_untested(rows, 0.3)[1]] == ["b"]
+    assert tested.drop_untested(rows, 0.1)[1] == ()
 
 
 def test_what_is_not_tested_and_surely_lost_never_passes():
@@ -107,5 +107,7 @@ def test_all_that_is_dead_is_shown_and_proves_nothing():
 
 def test_graded_scores_add_up():
     rows = Rows.of(JudgedPrompt("", (at, 1_000, 0.5), at, 0.45, 0.45) for at in range(40))
-    assert tested.keep_tested(rows, 0.02)[1] == (tested.NotTested("", (), 40, pytest.approx(18.0)),)
+    assert tested.drop_untested(rows, 0.02)[1] == (
+        tested.NotTested("", (), 40, pytest.approx(18.0)),
+    )
     assert np.isclose(judge(rows, 0.02).first, 0.45)

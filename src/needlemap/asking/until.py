@@ -39,7 +39,7 @@ from needlemap.stats.judging import PairedLoss, judge
 from needlemap.stats.looks import Looks, Scope, planned_looks
 from needlemap.stats.pairs import scores_of
 from needlemap.stats.rows import JudgedPrompt, Rows
-from needlemap.stats.tested import families_left, keep_tested
+from needlemap.stats.tested import count_tested, drop_untested
 from needlemap.text import counted, short
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
@@ -130,8 +130,8 @@ class PlannedPairs:
                 seen_prompts.add(prompt)
                 places.append(place)
         planned = cls(goal, reference, about.one_haystack, tuple(places), ())
-        rows, untested = keep_tested(planned.rows({}), goal.margin / 100)
-        if not families_left(planned.rows({}), untested)[0]:
+        rows, untested = drop_untested(planned.rows({}), goal.margin / 100)
+        if not count_tested(planned.rows({}), untested)[0]:
             raise SettingsError(
                 f"'{goal.path}' got {untested[0].right:g} of {untested[0].n} prompts right: too "
                 f"few to lose any. Give another reference, or a task that it can do."

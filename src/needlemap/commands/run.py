@@ -57,7 +57,7 @@ from needlemap.reports.seek_report import asked_line, length_line
 from needlemap.reports.suite_report import fields_of, models_report
 from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
-from needlemap.stats.seek import sought_in
+from needlemap.stats.seek import result_of_run
 from needlemap.stats.verdicts import (
     NO_RESULT,
     WRONG_SETTINGS,
@@ -381,7 +381,7 @@ class Terminal(ShowingObserver):
     def goes_on(self, name: str, session: Session) -> None:
         """Print the result so far and the next step."""
         run = load_run(session.folder.path)
-        result = sought_in(run.about, run.records)
+        result = result_of_run(run.about, run.records)
         if result is not None and not self.settings.quiet:
             tell(f"{length_line(result)} · {asked_line(result)} · {next_line(session)}")
 

@@ -11,7 +11,7 @@ from needlemap.reports.loss import margin_label, untested_label
 from needlemap.stats import latest_records, place_of
 from needlemap.stats.intervals import Z, least_pairs
 from needlemap.stats.rows import JudgedPrompt, Rows
-from needlemap.stats.tested import families_left, keep_tested
+from needlemap.stats.tested import count_tested, drop_untested
 
 
 def check_size(families: Mapping[str, Loaded | None], margin: float) -> None:
@@ -20,8 +20,8 @@ def check_size(families: Mapping[str, Loaded | None], margin: float) -> None:
     margin: a share.
     """
     all_rows = Rows.of(_prompts(families))
-    rows, untested = keep_tested(all_rows, margin)
-    tested, count = families_left(all_rows, untested)
+    rows, untested = drop_untested(all_rows, margin)
+    tested, count = count_tested(all_rows, untested)
     points = margin_label(margin)
     if 2 * tested < count or not tested:
         raise SettingsError(

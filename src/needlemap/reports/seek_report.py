@@ -8,7 +8,7 @@ from math import inf, isinf
 from needlemap.records.loaded import Loaded
 from needlemap.reports.labels import length_labels, score_label, tokens_label
 from needlemap.reports.report import Fact, Report, Row, Table, keyed
-from needlemap.stats.seek import Sought, sought_in
+from needlemap.stats.seek import Sought, result_of_run
 from needlemap.text import counted, short
 
 # Of the lengths that a seek asked.
@@ -28,7 +28,7 @@ def sought_of(run: Loaded) -> Sought | None:
 
     Returns None for another run, and before anything is scored.
     """
-    return sought_in(run.about, run.records) if seeks(run) else None
+    return result_of_run(run.about, run.records) if seeks(run) else None
 
 
 def seek_report(run: Loaded) -> Report:

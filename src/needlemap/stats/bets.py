@@ -58,10 +58,10 @@ def highest_rate(faulty: float, n: int, alpha: float = ALPHA) -> float:
     return high
 
 
-def needed(rate: float, alpha: float = ALPHA) -> int:
+def units_needed(rate: float, alpha: float = ALPHA) -> int:
     """Return how many units without any fault bring the bound below a rate.
 
-    >>> needed(0.005), highest_rate(0, needed(0.005)) < 0.005
+    >>> units_needed(0.005), highest_rate(0, units_needed(0.005)) < 0.005
     (787, True)
     """
     low, high = 0, 1
@@ -118,12 +118,12 @@ def log_pairs(lost: int, gained: int) -> float:
     return mean_of_logs(wins)
 
 
-def log_grown(before: tuple[int, int], since: tuple[int, int]) -> float:
+def log_increase(before: tuple[int, int], since: tuple[int, int]) -> float:
     """Return the log of the bet that more is lost since an event than before it.
 
     `before` and `since` are how many were lost, of how many.
 
-    >>> round(log_grown((0, 50), (30, 100)), 1), log_grown((5, 50), (10, 100)) < 0
+    >>> round(log_increase((0, 50), (30, 100)), 1), log_increase((5, 50), (10, 100)) < 0
     (8.9, True)
     """
     (lost_before, n_before), (lost_since, n_since) = before, since
@@ -132,13 +132,13 @@ def log_grown(before: tuple[int, int], since: tuple[int, int]) -> float:
     return _log_two_rates(before, since)
 
 
-def log_fallen(before: tuple[int, int], since: tuple[int, int]) -> float:
+def log_decrease(before: tuple[int, int], since: tuple[int, int]) -> float:
     """Return the log of the bet that more is lost before an event than since.
 
-    >>> round(log_fallen((30, 100), (0, 50)), 1), log_fallen((0, 50), (30, 100))
+    >>> round(log_decrease((30, 100), (0, 50)), 1), log_decrease((0, 50), (30, 100))
     (8.9, -inf)
     """
-    return log_grown(since, before)
+    return log_increase(since, before)
 
 
 def _log_two_rates(*counts: tuple[int, int]) -> float:
@@ -164,7 +164,7 @@ def mean_of_logs(logs: Sequence[float]) -> float:
     return most + log(sum(exp(value - most) for value in logs) / len(logs))
 
 
-def shown_rate(pairs: int, gained: int, goal: float) -> float:
+def detectable_rate(pairs: int, gained: int, goal: float) -> float:
     """Return the least rate of losses that so many pairs would have shown in the mean.
 
     It is beside the rate of cold prompts, and 1 where none would have been shown. `gained` is

@@ -189,64 +189,66 @@ def compare_families(
         comparison = compare_pairs(family_pairs, margin, wanted=wanted, sequential=sequential)
         if comparison is not None:
             families[name] = comparison
-    counted = all(family_pairs.counted for family_pairs in pairs.values())
+    are_counted = all(family_pairs.counted for family_pairs in pairs.values())
     if len(families) == 1:
-        (only,) = families.values()
-        paired, overall = only.paired, only.overall
+        (single_family,) = families.values()
+        paired, overall = single_family.paired, single_family.overall
     else:
-        paired = _judged(pairs, margin, wanted=wanted, sequential=sequential)
-        tested = _tested(pairs, paired)
-        overall = _mean(tested, [_answered(family_pairs) for family_pairs in tested])
-    adjusted = holm([family.overall.p for family in families.values()])
+        paired = _judge_mean(pairs, margin, wanted=wanted, sequential=sequential)
+        families_tested = _tested_families(pairs, paired)
+        overall = _mean_difference(
+            families_tested, [_second_scores(family_pairs) for family_pairs in families_tested]
+        )
+    adjusted_ps = holm([family.overall.p for family in families.values()])
     return Comparison(
-        overall=overall if counted else replace(overall, p=1.0),
+        overall=overall if are_counted else replace(overall, p=1.0),
         graded=any(family_pairs.graded for family_pairs in pairs.values()),
         paired=paired,
-        counted=counted,
+        counted=are_counted,
         families=families,
-        adjusted_p=dict(zip(families, adjusted, strict=True)),
+        adjusted_p=dict(zip(families, adjusted_ps, strict=True)),
     )
 
 
-def _tested(pairs: Mapping[str, Pairs], paired: PairedLoss) -> list[Pairs]:
+def _tested_families(pairs: Mapping[str, Pairs], paired: PairedLoss) -> list[Pairs]:
     """Return the families that the loss is of, without the lengths that are not tested.
 
     All of them, if none is tested.
     """
     untested = {group.family: group.lengths for group in paired.untested}
-    tested = []
+    families = []
     for name, family_pairs in pairs.items():
         if name not in untested:
-            tested.append(family_pairs)
+            families.append(family_pairs)
         elif untested[name]:
             is_untested = np.isin(family_pairs.first.lengths, untested[name])[None, :, None]
-            tested.append(
+            families.append(
                 replace(
                     family_pairs,
-                    first=_without(family_pairs.first, is_untested),
-                    second=_without(family_pairs.second, is_untested),
+                    first=_without_places(family_pairs.first, is_untested),
+                    second=_without_places(family_pairs.second, is_untested),
                 )
             )
-    return tested or list(pairs.values())
+    return families or list(pairs.values())
 
 
-def _without(cube: Cube, places: NDArray[np.bool_]) -> Cube:
+def _without_places(cube: Cube, places: NDArray[np.bool_]) -> Cube:
     return replace(cube, scores=np.where(places, np.nan, cube.scores))
 
 
-def _judged(
+def _judge_mean(
     pairs: Mapping[str, Pairs], margin: float, *, wanted: Scope, sequential: bool
 ) -> PairedLoss:
     """Return the loss of the mean over families."""
     moments = [family_pairs.measured for family_pairs in pairs.values() if family_pairs.measured[0]]
-    first = min((moment[0] for moment in moments), default="")
-    last = max((moment[1] for moment in moments), default="")
+    first_moment = min((moment[0] for moment in moments), default="")
+    last_moment = max((moment[1] for moment in moments), default="")
     loss = judge(
         rows_of(pairs),
         margin,
         wanted=wanted,
         looks=partial(planned_looks, wanted=wanted) if sequential else None,
-        measured=(first, last),
+        measured=(first_moment, last_moment),
     )
     if all(family_pairs.counted for family_pairs in pairs.values()):
         return loss
@@ -261,11 +263,11 @@ def compare_pairs(
     A second run that answered none of what the first answered has lost them all; otherwise
     None, if no pair has both scores. Arguments are those of `compare_families`.
     """
-    paired = _judged({"": pairs}, margin, wanted=wanted, sequential=sequential)
-    (tested,) = _tested({"": pairs}, paired)
-    overall = _difference(tested, tested.first.scores, tested.second.scores)
+    paired = _judge_mean({"": pairs}, margin, wanted=wanted, sequential=sequential)
+    (tested_pairs,) = _tested_families({"": pairs}, paired)
+    overall = _difference(tested_pairs, tested_pairs.first.scores, tested_pairs.second.scores)
     if overall is None and pairs.unanswered:
-        overall = _difference(tested, tested.first.scores, tested.lost)
+        overall = _difference(tested_pairs, tested_pairs.first.scores, tested_pairs.lost)
     if overall is None:
         return None
     return FamilyComparison(
@@ -275,7 +277,7 @@ def compare_pairs(
         counted=pairs.counted,
         lengths=_lengths(pairs, margin),
         cells=_cells(pairs),
-        power=_power(tested, overall, margin),
+        power=_power(tested_pairs, overall, margin),
         dropped=pairs.dropped,
         only_first=pairs.only_first,
         only_second=pairs.only_second,
@@ -295,7 +297,7 @@ def _difference(pairs: Pairs, first: Array, second: Array) -> Difference | None:
     return replace(difference, p=1.0)
 
 
-def _answered(pairs: Pairs) -> Cube:
+def _second_scores(pairs: Pairs) -> Cube:
     """Return what second scored; where it answered nothing, all is lost."""
     return pairs.second if pairs.n else replace(pairs.second, scores=pairs.lost)
 
@@ -318,8 +320,10 @@ def _lengths(pairs: Pairs, margin: float) -> tuple[LengthDifference, ...]:
                 adjusted_p=difference.p,
             )
         )
-    adjusted = holm([length.difference.p for length in lengths])
-    return tuple(replace(length, adjusted_p=p) for length, p in zip(lengths, adjusted, strict=True))
+    adjusted_ps = holm([length.difference.p for length in lengths])
+    return tuple(
+        replace(length, adjusted_p=p) for length, p in zip(lengths, adjusted_ps, strict=True)
+    )
 
 
 def _cells(pairs: Pairs) -> tuple[CellChange, ...]:
@@ -355,7 +359,7 @@ def noise_of(runs: Sequence[Mapping[str, Pairs]]) -> Noise | None:
     largest_run: Counter[str] = Counter()
     for run in runs:
         for name, pairs in run.items():
-            scores = _scored(pairs)
+            scores = _score_pairs(pairs)
             families.setdefault(name, []).extend(scores)
             largest_run[name] = max(largest_run[name], len(scores))
     floors = {name: floor for name, scores in families.items() if (floor := noise_floor(scores))}
@@ -371,10 +375,10 @@ def noise_of(runs: Sequence[Mapping[str, Pairs]]) -> Noise | None:
     )
 
 
-def _scored(pairs: Pairs) -> list[tuple[float, float]]:
-    scored = pairs.first.known & pairs.second.known
-    first = pairs.first.scores[scored].tolist()
-    second = pairs.second.scores[scored].tolist()
+def _score_pairs(pairs: Pairs) -> list[tuple[float, float]]:
+    has_both = pairs.first.known & pairs.second.known
+    first = pairs.first.scores[has_both].tolist()
+    second = pairs.second.scores[has_both].tolist()
     return list(zip(first, second, strict=True))
 
 
@@ -383,26 +387,28 @@ def _power(pairs: Pairs, overall: Difference, margin: float) -> Power:
     squares = float(np.nansum(pairs.differences**2)) / overall.n
     clusters = None if overall.of_these else overall.clusters
     # Without a margin: a loss of one point.
-    least = margin or 0.01
+    margin_or_point = margin or 0.01
 
     def pairs_for(loss: float, beyond: float = 0.0) -> int:
         spread = squares if squares > loss else None
         return trials_needed(loss, spread, overall.design_effect, clusters, beyond)
 
     return Power(
-        sure=pairs_for(least),
-        fail=pairs_for(2 * least, beyond=least) if 2 * least <= 1 else None,
+        sure=pairs_for(margin_or_point),
+        fail=pairs_for(2 * margin_or_point, beyond=margin_or_point)
+        if 2 * margin_or_point <= 1
+        else None,
     )
 
 
-def _mean(pairs: Sequence[Pairs], seconds: Sequence[Cube]) -> Difference:
+def _mean_difference(pairs: Sequence[Pairs], seconds: Sequence[Cube]) -> Difference:
     """Return the difference of the mean over families.
 
     `seconds` are the scores to judge, of each family.
     """
     repeats = sorted({repeat for family_pairs in pairs for repeat in _rows(family_pairs.first)})
-    first = [_placed(family_pairs.first, repeats) for family_pairs in pairs]
-    second = [_placed(cube, repeats) for cube in seconds]
+    first = [_scores_by_repeat(family_pairs.first, repeats) for family_pairs in pairs]
+    second = [_scores_by_repeat(cube, repeats) for cube in seconds]
     weights = [_weights(*scores) for scores in zip(first, second, strict=True)]
     difference = paired_difference(
         np.hstack(first),
@@ -428,9 +434,9 @@ def _rows(cube: Cube) -> list[int]:
     return list(cube.repeats[:1] if cube.one_haystack else cube.repeats)
 
 
-def _placed(cube: Cube, repeats: Sequence[int]) -> Array:
+def _scores_by_repeat(cube: Cube, repeats: Sequence[int]) -> Array:
     """Return a family's scores as (repeats of all families, trials)."""
     scores = cube.clustered(cube.scores)
-    placed = np.full((len(repeats), scores.shape[1]), np.nan)
-    placed[[repeats.index(repeat) for repeat in _rows(cube)]] = scores
-    return placed
+    by_repeat = np.full((len(repeats), scores.shape[1]), np.nan)
+    by_repeat[[repeats.index(repeat) for repeat in _rows(cube)]] = scores
+    return by_repeat

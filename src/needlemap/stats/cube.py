@@ -60,7 +60,7 @@ class Cube:
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Return where there is a score, in the shape of scores."""
+        """Return a mask of the places that have a score, in the shape of scores."""
         return ~np.isnan(self.scores)
 
     @property
@@ -75,19 +75,19 @@ class Cube:
 
     @property
     def ragged(self) -> bool:
-        """Return whether lengths have depths of their own; see `is_ragged`."""
+        """Return True if lengths have depths of their own (`is_ragged`)."""
         cells = int((self.asked | ~np.isnan(self.spread)).any(axis=0).sum())
         return is_ragged(cells, len(self.lengths), len(self.depths))
 
     def without(self, lengths: Set[int]) -> Cube:
         """Return the same cube without some lengths."""
-        kept = [index for index, length in enumerate(self.lengths) if length not in lengths]
+        indices = [index for index, length in enumerate(self.lengths) if length not in lengths]
         return replace(
             self,
-            lengths=tuple(self.lengths[index] for index in kept),
-            scores=self.scores[:, kept],
-            spread=self.spread[:, kept],
-            asked=self.asked[:, kept],
+            lengths=tuple(self.lengths[index] for index in indices),
+            scores=self.scores[:, indices],
+            spread=self.spread[:, indices],
+            asked=self.asked[:, indices],
             short=self.short - lengths,
         )
 
@@ -97,9 +97,9 @@ class Cube:
 
 
 def is_ragged(cells: int, lengths: int, depths: int) -> bool:
-    """Return whether lengths x depths is mostly holes.
+    """Return True if most of lengths x depths has no cell.
 
-    It is where lengths have depths of their own, as those of imported maps may.
+    That is so if lengths have depths of their own, as in some imported maps.
     """
     return cells < RAGGED_BELOW * lengths * depths
 
@@ -128,28 +128,30 @@ def make_cube(
 
     records = [record for prompt in prompts for record in prompt.records]
     imported = bool(records) and all(record.prompt is None for record in records)
-    repeated = [prompt for prompt in prompts if len(prompt.records) > 1 and len(prompt.scores) > 1]
+    repeated_prompts = [
+        prompt for prompt in prompts if len(prompt.records) > 1 and len(prompt.scores) > 1
+    ]
     cube = replace(
         cube_of(scores, {prompt.places[0] for prompt in prompts}, copies, at),
         one_haystack=one_haystack or imported,
-        again=tuple((prompt.scores[0], prompt.scores[1]) for prompt in repeated),
-        again_at=tuple(prompt.places[0][1] for prompt in repeated),
+        again=tuple((prompt.scores[0], prompt.scores[1]) for prompt in repeated_prompts),
+        again_at=tuple(prompt.places[0][1] for prompt in repeated_prompts),
         short=frozenset(
             record.length_tokens for record in records if record.prompt and record.prompt.is_short
         ),
         counted=not any(record.scorer is not None and record.scorer.mean for record in records),
     )
     if ratios and len(ratios) == len(scores):
-        return _linear(cube, ratios)
+        return _linearise(cube, ratios)
     return cube
 
 
-def linearised(gains: Array, most: Array) -> Array:
+def linearise(gains: Array, most: Array) -> Array:
     """Return scores whose mean is sum(gains) / sum(most); see `ratio.py`.
 
     Both arrays have one shape, with NaN where nothing was measured.
 
-    >>> linearised(np.array([1.0, 3.0]), np.array([4.0, 4.0])).tolist()
+    >>> linearise(np.array([1.0, 3.0]), np.array([4.0, 4.0])).tolist()
     [0.25, 0.75]
     """
     total = np.nansum(most)
@@ -160,7 +162,7 @@ def linearised(gains: Array, most: Array) -> Array:
     return np.asarray(ratio + (gains - ratio * most) * n / total)
 
 
-def _linear(cube: Cube, ratios: Sequence[tuple[AskedPrompt, Pair]]) -> Cube:
+def _linearise(cube: Cube, ratios: Sequence[tuple[AskedPrompt, Pair]]) -> Cube:
     """Linearise a cube of scores that are ratios, length by length."""
     places = {place for prompt, _ in ratios for place in (prompt.places[0], *prompt.cells.values())}
     slots = _slots(places, cube.repeats, cube.lengths, cube.depths)
@@ -172,7 +174,7 @@ def _linear(cube: Cube, ratios: Sequence[tuple[AskedPrompt, Pair]]) -> Cube:
 
     scores = np.full(cube.scores.shape, np.nan)
     for index in range(len(cube.lengths)):
-        scores[:, index] = linearised(gains[:, index], most[:, index])
+        scores[:, index] = linearise(gains[:, index], most[:, index])
     spread = scores.copy()
     for prompt, _ in ratios:
         for place in prompt.cells.values():

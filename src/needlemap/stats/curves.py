@@ -17,7 +17,7 @@ from needlemap.stats import Array
 _SEED = 0
 
 
-def column(
+def length_means(
     cells: Array, drawn: Array, *, worst: bool = False, order: NDArray[np.intp] | None = None
 ) -> Array:
     """Return the score at one length for each draw of clusters: (draws,).
@@ -27,31 +27,31 @@ def column(
         drawn: how often each cluster is drawn, (draws, clusters).
         worst: True for the score of the worst depth.
         order: a permutation of the draws. With it, a length (or a cell, for the worst depth) at
-            which all clusters agree gets the spread of `agreed`: the bootstrap would see no
-            doubt there, however few the trials.
+            which all clusters agree gets the spread of `agreement_draws`, because the bootstrap
+            would see no doubt there, however few the trials.
     """
     if not worst:
-        return _doubted(_means(cells, drawn), cells, order)
+        return _with_doubt(_means(cells, drawn), cells, order)
     columns = []
     for at in range(cells.shape[1]):
         cell = cells[:, at : at + 1]
         if not np.isnan(cell).all():
-            columns.append(_doubted(_means(cell, drawn), cell, order))
+            columns.append(_with_doubt(_means(cell, drawn), cell, order))
     return np.asarray(np.fmin.reduce(columns), dtype=np.float64)
 
 
-def _doubted(drawn_means: Array, scores: Array, order: NDArray[np.intp] | None) -> Array:
-    """Return drawn means; if they are all equal, draws of `agreed` in the given order."""
+def _with_doubt(drawn_means: Array, scores: Array, order: NDArray[np.intp] | None) -> Array:
+    """Return drawn means or, if they are all equal, `agreement_draws` in the given order."""
     if order is None or np.ptp(drawn_means) > 1e-12:
         return drawn_means
     n = int((~np.isnan(scores)).sum())
     # Linearised scores (`ratio.py`) may sum to less than 0 or more than n.
     total = min(float(n), max(0.0, float(np.nansum(scores))))
-    return agreed(total, n, len(order))[order]
+    return agreement_draws(total, n, len(order))[order]
 
 
 @lru_cache(maxsize=1_000)
-def agreed(total: float, n: int, draws: int) -> Array:
+def agreement_draws(total: float, n: int, draws: int) -> Array:
     """Return ascending draws of the rate behind n scores that sum to total.
 
     The Jeffreys posterior Beta(total + 1/2, n - total + 1/2): Brown, Cai and DasGupta 2001,
@@ -68,7 +68,7 @@ def _means(cells: Array, drawn: Array) -> Array:
     return np.asarray(np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0))
 
 
-def falling(above: Array, sizes: NDArray[np.intp], doubt: Array) -> Array:
+def fit_falling(above: Array, sizes: NDArray[np.intp], doubt: Array) -> Array:
     """Fit curves (draws, lengths) that never rise, by least squares.
 
     The pool of adjacent violators as its minimum and maximum of means (Barlow, Bartholomew,
@@ -93,7 +93,7 @@ def falling(above: Array, sizes: NDArray[np.intp], doubt: Array) -> Array:
     return np.where(at < fall, fitted, np.where(at == fall, np.minimum(fitted, -1e-6), -1.0))
 
 
-def crossing(above: Array, lengths: Array) -> Array:
+def threshold_crossing(above: Array, lengths: Array) -> Array:
     """Return the length at which each curve (draws, lengths) first falls below 0: (draws,)."""
     above = np.where(np.abs(above) < 1e-12, 0.0, above)
     below = above < 0
@@ -110,7 +110,7 @@ def crossing(above: Array, lengths: Array) -> Array:
     )
 
 
-def area(by_length: Array, lengths: Array) -> Array:
+def mean_over_log(by_length: Array, lengths: Array) -> Array:
     """Return the mean of each curve over log2 of the length, by trapezoids: (draws,)."""
     if len(lengths) == 1:
         return by_length[:, 0]

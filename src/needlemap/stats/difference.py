@@ -81,8 +81,8 @@ def missing_bounds(total: float, n: int, missing: int) -> tuple[float, float] | 
     >>> missing_bounds(9.0, 10, 2)
     (0.75, 0.9166666666666666)
     """
-    whole = n + missing
-    return (total / whole, (total + missing) / whole) if whole else None
+    count = n + missing
+    return (total / count, (total + missing) / count) if count else None
 
 
 Flipped = Literal["", "prompts", "haystacks"]
@@ -149,25 +149,25 @@ def paired_difference(
         weights: of each pair, same shape; equal if None. Counts ignore them.
         tails: error rates of the interval's two ends.
     """
-    measured = ~np.isnan(first - second)
+    is_pair = ~np.isnan(first - second)
     weights = np.ones(first.shape) if weights is None else weights
-    rows = measured.any(axis=1)
-    first, second, measured, weights = (array[rows] for array in (first, second, measured, weights))
-    if not measured.any():
+    rows = is_pair.any(axis=1)
+    first, second, is_pair, weights = (array[rows] for array in (first, second, is_pair, weights))
+    if not is_pair.any():
         return None
 
-    differences = np.where(measured, second - first, 0.0)
+    differences = np.where(is_pair, second - first, 0.0)
     differences = np.where(np.abs(differences) < ROUNDING, 0.0, differences)
-    weights = np.where(measured, weights, 0.0)
+    weights = np.where(is_pair, weights, 0.0)
     sums, counts = (weights * differences).sum(axis=1), weights.sum(axis=1)
-    pairs, pair_weights = differences[measured], weights[measured]
+    pairs, pair_weights = differences[is_pair], weights[is_pair]
     low, high, size = pair_interval(pairs, pair_weights, graded=graded, tails=tails)
     effect = 1.0
     if len(sums) >= FEWEST:
         if graded and differences.any():
             ends = _bootstrap(sums, counts, tails)
         else:
-            ends = _of_clusters(sums, counts, tails)
+            ends = _cluster_interval(sums, counts, tails)
         low, high = min(low, ends[0]), max(high, ends[1])
         effect = _design_effect(pairs, pair_weights, robust_error(sums, counts))
 
@@ -186,8 +186,8 @@ def paired_difference(
         p=p,
         n=len(pairs),
         clusters=len(sums),
-        first=float(np.average(first[measured], weights=pair_weights)),
-        second=float(np.average(second[measured], weights=pair_weights)),
+        first=float(np.average(first[is_pair], weights=pair_weights)),
+        second=float(np.average(second[is_pair], weights=pair_weights)),
         lost=lost,
         gained=gained,
         flipped=flipped,
@@ -199,14 +199,14 @@ def paired_difference(
 
 def _flip_test(pairs: Array, sums: Array) -> tuple[float, float, Flipped]:
     """Return p, the smallest p that could have been, and what was flipped."""
-    whole = len(sums) >= FLIPPED
-    units = sums if whole else pairs
+    flips_haystacks = len(sums) >= FLIPPED
+    units = sums if flips_haystacks else pairs
     least_p = min(1.0, 2 * 0.5 ** int((units != 0).sum()))
-    return sign_flip(units), least_p, "haystacks" if whole else "prompts"
+    return sign_flip(units), least_p, "haystacks" if flips_haystacks else "prompts"
 
 
 def pair_interval(
-    apart: Array, weights: Array, *, graded: bool, tails: Tails = TAILS
+    differences: Array, weights: Array, *, graded: bool, tails: Tails = TAILS
 ) -> tuple[float, float, float]:
     """Return the interval of pairs' mean difference, and the number of pairs it counts as.
 
@@ -219,7 +219,7 @@ def pair_interval(
     the largest weight.
     """
     shares = weights / weights.sum()
-    parts, size = shares * apart, 1 / float(shares.max())
+    parts, size = shares * differences, 1 / float(shares.max())
     if not graded:
         ends = tango(
             -size * float(parts[parts < 0].sum()), size * float(parts[parts > 0].sum()), size, tails
@@ -229,18 +229,20 @@ def pair_interval(
     centre = float(parts.sum()) * n / (n + 2)
     squares = float((parts**2).sum() + shares.max() ** 2) * (n / (n + 2)) ** 2
     error = sqrt(max(0.0, squares - centre**2 / (n + 2)))
-    below, above = (NORMAL.inv_cdf(1 - tail) for tail in tails)
-    return max(-1.0, centre - below * error), min(1.0, centre + above * error), size
+    low_quantile, high_quantile = (NORMAL.inv_cdf(1 - tail) for tail in tails)
+    return max(-1.0, centre - low_quantile * error), min(1.0, centre + high_quantile * error), size
 
 
-def _design_effect(apart: Array, weights: Array, error: float) -> float:
+def _design_effect(differences: Array, weights: Array, error: float) -> float:
     """Return the squared standard error of clusters over that of independent pairs, at least 1."""
     shares = weights / weights.sum()
-    plain = float(((shares * (apart - float(shares @ apart))) ** 2).sum())
-    return max(1.0, error**2 / plain) if plain > 1e-15 else 1.0
+    independent_variance = float(
+        ((shares * (differences - float(shares @ differences))) ** 2).sum()
+    )
+    return max(1.0, error**2 / independent_variance) if independent_variance > 1e-15 else 1.0
 
 
-def _of_clusters(sums: Array, counts: Array, tails: Tails) -> tuple[float, float]:
+def _cluster_interval(sums: Array, counts: Array, tails: Tails) -> tuple[float, float]:
     """Return the skewness-adjusted t interval of clusters.
 
     It is value + error (k (1 + 2 t^2) -+ t) with k = SKEWED skewness / (6 sqrt(G)): Johnson
@@ -253,15 +255,15 @@ def _of_clusters(sums: Array, counts: Array, tails: Tails) -> tuple[float, float
     error = robust_error(sums, counts)
     with_difference = max(FEWEST, int((sums != 0).sum()))
     freedom = min(with_difference, clusters) - 1
-    below, above = (t_quantile(1 - tail, freedom) for tail in tails)
+    low_quantile, high_quantile = (t_quantile(1 - tail, freedom) for tail in tails)
     residuals = sums - value * counts
     variance = float((residuals**2).mean())
     skewness = 0.0
     if variance > ROUNDING and clusters >= FEWEST:
         skewness = float((residuals**3).mean()) / variance**1.5
     bend = SKEWED * skewness / (6 * sqrt(clusters))
-    low = min(bend * (1 + 2 * below * below) - below, -below)
-    high = max(bend * (1 + 2 * above * above) + above, above)
+    low = min(bend * (1 + 2 * low_quantile * low_quantile) - low_quantile, -low_quantile)
+    high = max(bend * (1 + 2 * high_quantile * high_quantile) + high_quantile, high_quantile)
     return value + error * low, value + error * high
 
 

@@ -1,7 +1,7 @@
 """Compute the effective length: how far a model's score holds, by four named rules.
 
 Each rule has a bootstrap interval. The curve is fitted as falling up to the first length that is
-clearly below the threshold (`curves.falling`), so noise on a plateau is not a fall and a clear
+clearly below the threshold (`curves.fit_falling`), so noise on a plateau is not a fall and a clear
 dip is one. The interval ends at tested lengths, since nothing between them was measured.
 
 Several families are averaged with equal weights. Repeats are drawn for all of them together,
@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.stats import Array, Cube
-from needlemap.stats.curves import area, column, crossing, falling
+from needlemap.stats.curves import fit_falling, length_means, mean_over_log, threshold_crossing
 from needlemap.stats.intervals import (
     DRAWS,
     FEWEST,
     NORMAL,
     SEED,
     ClusterMean,
-    around,
     cluster_mean,
     expanded_interval,
-    outward,
+    include_point,
+    move_outward,
     weights,
     wilson,
 )
@@ -211,7 +211,7 @@ class FamilyScores:
     def _mean(self, point: float, drawn: Array | None) -> Mean:
         """Return a mean with the interval of its bootstrapped values (draws,)."""
         interval = None if drawn is None else expanded_interval(drawn, len(self._repeats))
-        low, high = around(point, *(interval or (None, None)))
+        low, high = include_point(point, *(interval or (None, None)))
         return Mean(point, low, high)
 
     def effective(self, rule: Rule) -> Effective | None:
@@ -245,8 +245,8 @@ class FamilyScores:
             low, high = self._interval(rule, lengths, fit)
             crawls = 0 < point < inf and _crawls(low, high, curve[0], lengths, rule)
             if rule.kind != "auc" and low is not None and high is not None:
-                low, high = outward(low, high, lengths)
-            low, high = around(point, low, high)
+                low, high = move_outward(low, high, lengths)
+            low, high = include_point(point, low, high)
             is_noise = rule.kind == "worst-depth" and self.haystacks < POINT_FROM
             value = None if is_noise or isnan(point) else point
         return Effective(
@@ -321,7 +321,7 @@ class FamilyScores:
         for at, cells in enumerate(self._cells()):
             drawn = weights(len(cells), self._draws, self._seed + at)
             # Lengths are independent here, so each takes the draws in another order.
-            columns.append(column(cells, drawn, order=np.roll(order, 97 * at)))
+            columns.append(length_means(cells, drawn, order=np.roll(order, 97 * at)))
         return np.stack(columns, axis=1)
 
     def _cells(self) -> list[Array]:
@@ -345,7 +345,7 @@ class FamilyScores:
         curves = []
         for scores in self._scores(rule):
             columns = [
-                column(scores[:, at], drawn, worst=worst, order=order)
+                length_means(scores[:, at], drawn, worst=worst, order=order)
                 for at in range(scores.shape[1])
             ]
             curves.append(np.stack(columns, axis=1))
@@ -437,11 +437,11 @@ class Fit:
 def rule_values(by_length: Array, lengths: Array, rule: Rule, fit: Fit | None = None) -> Array:
     """Apply a rule to curves (draws, lengths); return values (draws,) as in `Effective`."""
     if rule.kind == "auc":
-        return area(by_length, lengths)
+        return mean_over_log(by_length, lengths)
     base = by_length[:, :1] if rule.kind == "relative" else np.ones((len(by_length), 1))
     above = by_length - rule.threshold * base
     above = np.where(base > 0, above, np.where(np.isnan(above), np.nan, -1.0))
-    return crossing(falling(above, fit.sizes, fit.doubt) if fit else above, lengths)
+    return threshold_crossing(fit_falling(above, fit.sizes, fit.doubt) if fit else above, lengths)
 
 
 def _crawls(

@@ -148,10 +148,10 @@ def tango(lost: float, gained: float, n: float, tails: Tails = TAILS) -> tuple[f
     [-0.0199, 0.0199]
     """
     below, above = (NORMAL.inv_cdf(1 - tail) for tail in tails)
-    return -_most_lost(lost, gained, n, below), _most_lost(gained, lost, n, above)
+    return -_largest_loss(lost, gained, n, below), _largest_loss(gained, lost, n, above)
 
 
-def _most_lost(lost: float, gained: float, n: float, z: float) -> float:
+def _largest_loss(lost: float, gained: float, n: float, z: float) -> float:
     """Return the largest share of net losses that the score test does not reject."""
     low, high = (lost - gained) / n, 1.0
     for _ in range(50):
@@ -414,10 +414,10 @@ def noise_floor(pairs: Iterable[tuple[float, float]]) -> NoiseFloor | None:
     )
 
 
-def outward(low: float, high: float, lengths: Array) -> tuple[float, float]:
+def move_outward(low: float, high: float, lengths: Array) -> tuple[float, float]:
     """Move both ends outward to tested lengths, since nothing between them was measured.
 
-    >>> outward(1_500.0, 3_000.0, np.array([1_000.0, 2_000.0, 4_000.0]))
+    >>> move_outward(1_500.0, 3_000.0, np.array([1_000.0, 2_000.0, 4_000.0]))
     (1000.0, 4000.0)
     """
     if 0 < low < inf:
@@ -427,7 +427,7 @@ def outward(low: float, high: float, lengths: Array) -> tuple[float, float]:
     return low, high
 
 
-def around(
+def include_point(
     point: float, low: float | None, high: float | None
 ) -> tuple[float | None, float | None]:
     """Return the interval, widened to include the point."""

@@ -45,8 +45,8 @@ from needlemap.stats.looks import (
     whole_units,
 )
 from needlemap.stats.rows import Rows
-from needlemap.stats.sequential import FEWEST_NEW, Bets, further, log_wealth
-from needlemap.stats.tested import NotTested, families_left, keep_tested
+from needlemap.stats.sequential import FEWEST_NEW, Bets, further_haystacks, log_wealth
+from needlemap.stats.tested import NotTested, count_tested, drop_untested
 from needlemap.stats.verdicts import (
     FAIL,
     HIGH_ALPHA,
@@ -280,8 +280,8 @@ def judge(
         measured: when the first and the last answer came.
     """
     all_rows = rows
-    rows, untested = keep_tested(all_rows, margin)
-    families = families_left(all_rows, untested)
+    rows, untested = drop_untested(all_rows, margin)
+    families = count_tested(all_rows, untested)
     level = _Level(
         margin=margin,
         alpha=LOW_ALPHA / 2 if _has_parts(rows) else LOW_ALPHA,
@@ -291,38 +291,40 @@ def judge(
     )
 
     turns = whole_units(rows, looks(rows)) if looks else None
-    seen = rows.where(_visible(rows, turns) if turns else rows.tried)
-    last = _look(seen, level)
-    word, suspect, after, settled = last.word, last.suspect, None, False
+    visible_rows = rows.where(_visible(rows, turns) if turns else rows.tried)
+    last_look = _look(visible_rows, level)
+    word, suspect, after, settled = last_look.word, last_look.suspect, None, False
     unsent = int((~rows.tried).sum())
     if turns is not None:
         bets = _PartBets.of(rows, turns)
-        word, after = _decide_in_turn(rows, turns, bets, level, last)
+        word, after = _judge_in_turn(rows, turns, bets, level, last_look)
         suspect = suspect or (after is not None and word == NOT_ENOUGH_DATA)
-        settled = word == NOT_ENOUGH_DATA and _is_settled(rows, turns, margin, last)
-        last = replace(last, lengths=tuple(bets.named(last.lengths, turns, word)))
+        settled = word == NOT_ENOUGH_DATA and _is_settled(rows, turns, margin, last_look)
+        last_look = replace(
+            last_look, lengths=tuple(bets.mark_sure(last_look.lengths, turns, word))
+        )
     elif unsent and word == PASS:
         word = NOT_ENOUGH_DATA
 
     suspect = suspect or _lost_untested(all_rows, untested)
-    if suspect and not last.suspect and word == PASS:
+    if suspect and not last_look.suspect and word == PASS:
         word = NOT_ENOUGH_DATA
 
-    new = _judge_new(_haystack_losses(rows, _whole_haystacks(rows, turns)), level, last)
+    new = _judge_new(_haystack_losses(rows, _whole_haystacks(rows, turns)), level, last_look)
     if wanted == "new":
-        word = last.word if _decide_alike(new.word, last.word) else NOT_ENOUGH_DATA
+        word = last_look.word if _is_same_decision(new.word, last_look.word) else NOT_ENOUGH_DATA
         after = None if word == NOT_ENOUGH_DATA else after
 
     paired = PairedLoss(
         word=SUSPECT if suspect and word == NOT_ENOUGH_DATA else word,
         margin=margin,
-        scope="new" if _decide_alike(new.word, word) else wanted,
+        scope="new" if _is_same_decision(new.word, word) else wanted,
         wanted=wanted,
-        loss=last.loss,
-        lengths=last.lengths,
-        missing=last.missing,
+        loss=last_look.loss,
+        lengths=last_look.lengths,
+        missing=last_look.missing,
         unsent=unsent,
-        tried=tuple(np.unique(seen.length).tolist()),
+        tried=tuple(np.unique(visible_rows.length).tolist()),
         new=new,
         after=after,
         planned=turns.planned if turns else None,
@@ -334,7 +336,7 @@ def judge(
         families=families,
         settled=settled,
     )
-    pairs = last.pairs
+    pairs = last_look.pairs
     if pairs is None:
         return paired
     paired = replace(
@@ -376,8 +378,8 @@ def _lost_untested(rows: Rows, untested: tuple[NotTested, ...]) -> bool:
     return _p_of_loss(rows, mask) <= LOW_ALPHA
 
 
-def _decide_in_turn(
-    rows: Rows, turns: Looks, bets: _PartBets, level: _Level, last: _Look
+def _judge_in_turn(
+    rows: Rows, turns: Looks, bets: _PartBets, level: _Level, last_look: _Look
 ) -> tuple[Word, int | None]:
     """Judge units in their turn; return the word, and after how many units it was known.
 
@@ -390,34 +392,36 @@ def _decide_in_turn(
     count = len(against)
     losses = against.tolist(), in_favour.tolist()
     mean = Bets.of(losses, level.margin / scale, turns.planned, level.alpha)
-    for seen in range(turns.every, count + 1, turns.every):
-        if seen == turns.planned:
+    for units_seen in range(turns.every, count + 1, turns.every):
+        if units_seen == turns.planned:
             break
-        words, parts = mean.won(seen), bets.won(seen)
+        words, parts = mean.won(units_seen), bets.won(units_seen)
         if not words and not parts:
             continue
-        look = _look(rows.where(rows.tried & (turns.turns > -2) & (turns.turns < seen)), level)
+        look = _look(
+            rows.where(rows.tried & (turns.turns > -2) & (turns.turns < units_seen)), level
+        )
         for word in words:
-            if not (_decide_alike(word, look.word) and _decide_alike(word, look.mean)):
+            if not (_is_same_decision(word, look.word) and _is_same_decision(word, look.mean)):
                 continue
             if word == FAIL:
-                return (NOT_ENOUGH_DATA if last.word == PASS else FAIL), seen
-            return (PASS if last.word == PASS else NOT_ENOUGH_DATA), seen
+                return (NOT_ENOUGH_DATA if last_look.word == PASS else FAIL), units_seen
+            return (PASS if last_look.word == PASS else NOT_ENOUGH_DATA), units_seen
         if any(length.sure and _key(length) in parts for length in look.lengths):
-            return (NOT_ENOUGH_DATA if last.word == PASS else FAIL), seen
+            return (NOT_ENOUGH_DATA if last_look.word == PASS else FAIL), units_seen
 
     if turns.planned is not None and count == turns.planned:
-        return last.word, count if last.word != NOT_ENOUGH_DATA else None
+        return last_look.word, count if last_look.word != NOT_ENOUGH_DATA else None
     return NOT_ENOUGH_DATA, None
 
 
-def _is_settled(rows: Rows, turns: Looks, margin: float, last: _Look) -> bool:
+def _is_settled(rows: Rows, turns: Looks, margin: float, last_look: _Look) -> bool:
     """Return True if only missing answers keep the verdict open.
 
     Counted against B they surely make the loss larger than the margin, or half of a length;
     counted for B they surely leave it smaller.
     """
-    if last.missing is None:
+    if last_look.missing is None:
         return False
     against, in_favour, scale = unit_losses(rows, turns)
     if not len(against):
@@ -425,7 +429,7 @@ def _is_settled(rows: Rows, turns: Looks, margin: float, last: _Look) -> bool:
     # The order of the two is reversed: each bet gets the missing answers on its own side.
     losses = in_favour.tolist(), against.tolist()
     words = Bets.of(losses, margin / scale, turns.planned, LOW_ALPHA).won(len(against))
-    return PASS in words and (FAIL in words or bool(last.lengths))
+    return PASS in words and (FAIL in words or bool(last_look.lengths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,11 +451,11 @@ class _PartBets:
         parts = list(_parts(rows)) if _has_parts(rows) else []
         wins = {}
         for family, lengths in parts:
-            here = _in_part(rows, family, lengths)
-            losses, numbers = group_losses(rows, turns, here)
+            in_part = _in_part(rows, family, lengths)
+            losses, numbers = group_losses(rows, turns, in_part)
             planned = None
             if turns.planned is not None:
-                planned = len(np.unique(turns.turns[here & (turns.turns != -1)]))
+                planned = len(np.unique(turns.turns[in_part & (turns.turns != -1)]))
             goal = -log(LOW_ALPHA / 2 / len(parts))
             won = np.flatnonzero(log_wealth((1 + losses) / 2, 0.5, planned) >= goal)
             if len(won):
@@ -463,13 +467,13 @@ class _PartBets:
         """Return the parts whose bets have won after `at` units."""
         return {part for part, turn in self.wins.items() if turn <= at}
 
-    def named(
+    def mark_sure(
         self, lengths: Sequence[LostLength], turns: Looks, word: Word
     ) -> Iterator[LostLength]:
-        """Yield the lost lengths, sure only if the verdict follows from them."""
-        seen = int(turns.turns.max(initial=-1)) + 1
+        """Yield the lost lengths, marked as sure only if the verdict follows from them."""
+        units_seen = int(turns.turns.max(initial=-1)) + 1
         for length in lengths:
-            decides = seen == self.planned or _key(length) in self.wins
+            decides = units_seen == self.planned or _key(length) in self.wins
             yield replace(length, sure=length.sure and decides and word == FAIL)
 
 
@@ -496,9 +500,9 @@ def _parts(rows: Rows) -> Iterator[tuple[int | None, tuple[int, ...] | None]]:
             yield from ((family, (length,)) for length in family_lengths)
 
 
-def _decide_alike(word: Word, other: Word) -> bool:
+def _is_same_decision(word: Word, other_word: Word) -> bool:
     """Return True if two words are the same decision."""
-    return word == other != NOT_ENOUGH_DATA
+    return word == other_word != NOT_ENOUGH_DATA
 
 
 def _whole_haystacks(rows: Rows, turns: Looks | None) -> list[int]:
@@ -507,10 +511,10 @@ def _whole_haystacks(rows: Rows, turns: Looks | None) -> list[int]:
     At least one of their prompts has an answer.
     """
     incomplete = set(rows.haystack[~rows.tried].tolist())
-    answered = ~(np.isnan(rows.first) & np.isnan(rows.second))
+    has_answer = ~(np.isnan(rows.first) & np.isnan(rows.second))
     order = np.arange(len(rows.haystack)) if turns is None else turns.turns
     first_looks = dict[int, tuple[int, int]]()
-    pairs = zip(rows.haystack[answered].tolist(), order[answered].tolist(), strict=True)
+    pairs = zip(rows.haystack[has_answer].tolist(), order[has_answer].tolist(), strict=True)
     for haystack, turn in pairs:
         look = (0, haystack) if turns is None else (turn, haystack)
         first_looks[haystack] = min(look, first_looks.get(haystack, look))
@@ -540,15 +544,17 @@ def _mean_losses(rows: Rows, haystacks: Sequence[int]) -> list[float]:
     return [by_haystack[haystack] for haystack in haystacks]
 
 
-def _judge_new(losses: tuple[list[float], list[float]], level: _Level, last: _Look) -> NewHaystacks:
+def _judge_new(
+    losses: tuple[list[float], list[float]], level: _Level, last_look: _Look
+) -> NewHaystacks:
     """Return what the bets on whole haystacks show about new ones."""
     n = len(losses[0])
     word: Word = NOT_ENOUGH_DATA
     if n >= FEWEST_NEW:
         word = Bets.of(losses, level.margin, None, level.alpha).first[1]
-    if not _decide_alike(word, last.word):
+    if not _is_same_decision(word, last_look.word):
         word = NOT_ENOUGH_DATA
-    more = further(losses[0], level.margin) if word == NOT_ENOUGH_DATA else None
+    more = further_haystacks(losses[0], level.margin) if word == NOT_ENOUGH_DATA else None
     return NewHaystacks(word, n, more and max(more, FEWEST_NEW - n))
 
 
@@ -612,14 +618,14 @@ def _word_of_mean(loss: Loss, level: _Level) -> Word:
     if word == FAIL and level.all_rows is not None:
         # Rows are left out by the reference's own answers. If both sides guess, the rows that
         # stay are those in which the reference was lucky: all rows together must show it too.
-        together = _difference(level.all_rows, level.alpha)
-        if together is None or together.high >= 0:
+        all_pairs = _difference(level.all_rows, level.alpha)
+        if all_pairs is None or all_pairs.high >= 0:
             return NOT_ENOUGH_DATA
     return word
 
 
 def _if_lost(rows: Rows) -> Array:
-    """Return what each missing answer can add to the loss: B's is wrong, or A's is right."""
+    """Return what each missing answer can add to the loss if B's is wrong, or A's is right."""
     first_missing, second_missing = rows.failed
     by_second = np.nan_to_num(rows.first) * second_missing
     by_first = (1 - np.nan_to_num(rows.second)) * first_missing
@@ -627,7 +633,7 @@ def _if_lost(rows: Rows) -> Array:
 
 
 def _if_gained(rows: Rows) -> Array:
-    """Return what each missing answer can take from the loss: B's is right, or A's is wrong."""
+    """Return what each missing answer can take from the loss if B's is right, or A's is wrong."""
     first_missing, second_missing = rows.failed
     by_second = (1 - np.nan_to_num(rows.first)) * second_missing
     by_first = np.nan_to_num(rows.second) * first_missing
@@ -636,21 +642,21 @@ def _if_gained(rows: Rows) -> Array:
 
 def _mean(rows: Rows, values: Array) -> float:
     """Return the mean over pairs with at least one answer; each family has the same weight."""
-    answered = ~(np.isnan(rows.first) & np.isnan(rows.second))
-    counts = np.bincount(rows.family[answered], minlength=len(rows.names))
-    sums = np.bincount(rows.family[answered], values[answered], minlength=len(rows.names))
+    has_answer = ~(np.isnan(rows.first) & np.isnan(rows.second))
+    counts = np.bincount(rows.family[has_answer], minlength=len(rows.names))
+    sums = np.bincount(rows.family[has_answer], values[has_answer], minlength=len(rows.names))
     return float((sums[counts > 0] / counts[counts > 0]).mean())
 
 
 def _difference(rows: Rows, alpha: float) -> Difference | None:
     """Return B - A over the pairs that both answered, with ends at the levels of a verdict.
 
-    Each family has the same weight. None if there is no such pair.
+    Each family has the same weight. If both answered no pair, None is returned.
     """
-    answered = ~np.isnan(rows.losses)
-    if not answered.any():
+    has_answer = ~np.isnan(rows.losses)
+    if not has_answer.any():
         return None
-    rows = rows if answered.all() else rows.where(answered)
+    rows = rows if has_answer.all() else rows.where(has_answer)
     _, clusters, counts = np.unique(rows.haystack, return_inverse=True, return_counts=True)
     if counts.max() == 1:
         # With one prompt each, as in another tool's log, pairs are independent.
@@ -683,8 +689,8 @@ def _loss(rows: Rows, difference: Difference, alpha: float) -> Loss:
     """
     low = -difference.high
     if 1 < difference.clusters < FEWEST and low > 0:
-        rest = _difference(_without_worst(rows, difference.clusters // 2), alpha)
-        low_of_rest = -rest.high if rest else -1.0
+        others = _difference(_without_worst(rows, difference.clusters // 2), alpha)
+        low_of_rest = -others.high if others else -1.0
         if low_of_rest <= 0:
             low = min(low, low_of_rest)
     return Loss(
@@ -698,8 +704,8 @@ def _without_worst(rows: Rows, count: int) -> Rows:
     """Return the rows without the `count` haystacks that lost most."""
     numbers = np.unique(rows.haystack)
     losses = [float(np.nansum(rows.losses[rows.haystack == number])) for number in numbers]
-    worst = numbers[np.argsort(losses)[len(numbers) - count :]]
-    return rows.where(~np.isin(rows.haystack, worst))
+    worst_haystacks = numbers[np.argsort(losses)[len(numbers) - count :]]
+    return rows.where(~np.isin(rows.haystack, worst_haystacks))
 
 
 def _missing(rows: Rows, margin: float, paired_only: Loss, mean: Word) -> Missing:
@@ -719,7 +725,7 @@ def _missing(rows: Rows, margin: float, paired_only: Loss, mean: Word) -> Missin
     )
 
 
-def _lost_lengths(filled: Rows, rows: Rows) -> Iterator[LostLength]:
+def _lost_lengths(filled_rows: Rows, rows: Rows) -> Iterator[LostLength]:
     """Yield the lengths and families at which half of the pairs or more is lost.
 
     Lengths are taken over all families and, if there are several, in each of them. Samples of
@@ -729,7 +735,7 @@ def _lost_lengths(filled: Rows, rows: Rows) -> Iterator[LostLength]:
         filled: the rows with missing answers counted against B.
         rows: the same rows as they are.
     """
-    groups = list(_length_groups(filled))
+    groups = list(_length_groups(filled_rows))
     if all(share < HALF - 1e-9 for *_, share in groups):
         return
     ps = [_p_of_loss(rows, _in_part(rows, family, lengths)) for family, lengths, _ in groups]
@@ -737,7 +743,7 @@ def _lost_lengths(filled: Rows, rows: Rows) -> Iterator[LostLength]:
     for (family, lengths, share), p in zip(groups, holm(ps), strict=True):
         if share < HALF - 1e-9:
             continue
-        losses = filled.losses[_in_part(filled, family, lengths)]
+        losses = filled_rows.losses[_in_part(filled_rows, family, lengths)]
         missing = (first_missing | second_missing) & _in_part(rows, family, lengths)
         yield LostLength(
             lengths=lengths or (),
@@ -751,7 +757,7 @@ def _lost_lengths(filled: Rows, rows: Rows) -> Iterator[LostLength]:
 
 
 def _in_part(rows: Rows, family: int | None, lengths: tuple[int, ...] | None) -> NDArray[np.bool_]:
-    """Return a mask of a family's rows of some lengths: (pairs,). None stands for all."""
+    """Return a mask of a family's rows of some lengths, (pairs,). None stands for all of them."""
     mask = np.ones(len(rows.length), dtype=bool)
     if lengths is not None:
         mask &= np.isin(rows.length, lengths)
@@ -789,16 +795,16 @@ def _windows(counts: Sequence[int]) -> Iterator[tuple[int, int]]:
     >>> list(_windows([3, 1, 1, 5])), list(_windows([1, 1]))
     ([(0, 0), (0, 2), (2, 3), (3, 3)], [])
     """
-    last = len(counts) - 1
+    last_index = len(counts) - 1
     for index in range(len(counts)):
-        low = high = index
-        while sum(counts[low : high + 1]) < LEAST_PAIRS and (low > 0 or high < last):
-            if high < last and (high - index <= index - low or low == 0):
-                high += 1
+        start = stop = index
+        while sum(counts[start : stop + 1]) < LEAST_PAIRS and (start > 0 or stop < last_index):
+            if stop < last_index and (stop - index <= index - start or start == 0):
+                stop += 1
             else:
-                low -= 1
-        if sum(counts[low : high + 1]) >= LEAST_PAIRS:
-            yield low, high
+                start -= 1
+        if sum(counts[start : stop + 1]) >= LEAST_PAIRS:
+            yield start, stop
 
 
 def _p_of_loss(rows: Rows, mask: NDArray[np.bool_]) -> float:
@@ -821,14 +827,15 @@ def _p_of_loss(rows: Rows, mask: NDArray[np.bool_]) -> float:
 def _further_pairs(paired: PairedLoss, pairs: Difference) -> int | None:
     """Return the further pairs after which the verdict would be known, if the loss stays.
 
-    The ends narrow with the square root of n. None if no number of pairs would decide.
+    The ends narrow with the square root of n. If no number of pairs would decide, None is
+    returned.
     """
     reaches = paired.missing is not None and paired.missing.reaches
     if paired.floored or paired.loss is None or paired.lengths or reaches:
         return None
     if not pairs.lost + pairs.gained and pairs.size:
-        needed = least_pairs(paired.margin) * pairs.n / pairs.size if paired.margin else 0.0
-        return max(0, ceil(needed) - pairs.n) or None
+        pairs_needed = least_pairs(paired.margin) * pairs.n / pairs.size if paired.margin else 0.0
+        return max(0, ceil(pairs_needed) - pairs.n) or None
 
     loss = paired.loss
     to_pass = paired.margin - loss.value, loss.high - loss.value

@@ -46,9 +46,9 @@ class Looks:
     every: int = 1
     unit: Literal["pair", "haystack"] = "haystack"
 
-    def where(self, kept: NDArray[np.bool_]) -> Looks:
-        """Return the same for some of the pairs."""
-        return Looks(self.turns[kept], self.planned, self.every, self.unit)
+    def where(self, mask: NDArray[np.bool_]) -> Looks:
+        """Return the looks at some of the pairs. mask: True for these, (pairs,)."""
+        return Looks(self.turns[mask], self.planned, self.every, self.unit)
 
 
 Looking = Callable[[Rows], Looks]
@@ -78,15 +78,15 @@ def piece_size(planned: int) -> int:
 
 def planned_looks(rows: Rows, wanted: Scope = "these") -> Looks:
     """Return looks at the pairs that the reference scored, all of which are planned."""
-    measured = ~np.isnan(rows.first)
+    is_measured = ~np.isnan(rows.first)
     if wanted == "new":
-        order = in_random_order(rows.haystack[measured].tolist())
+        order = in_random_order(rows.haystack[is_measured].tolist())
         return Looks(_turns(rows.haystack.tolist(), order), len(order))
     numbers = np.arange(len(rows.first)).tolist()
     places = rows.places or numbers
     keys = list(zip((rows.names[number] for number in rows.family.tolist()), places, strict=True))
     order = in_random_order(
-        key for key, scored in zip(keys, measured.tolist(), strict=True) if scored
+        key for key, is_scored in zip(keys, is_measured.tolist(), strict=True) if is_scored
     )
     return Looks(_turns(keys, order), len(order), piece_size(len(order)), "pair")
 
@@ -98,18 +98,20 @@ def endless_looks(rows: Rows) -> Looks:
 
 
 def whole_units(rows: Rows, looks: Looks) -> Looks:
-    """Return looks at the units that were sent whole and have an answer; the rest gets -2.
+    """Return looks at the units that were sent whole and have an answer.
 
-    Of planned units only those before the first unfinished one count: what was sent out of turn
-    is not a random draw.
+    All other units get the turn -2. If units are planned, only those before the first unfinished
+    one count, because what was sent out of turn is not a random draw.
     """
-    answered = ~(np.isnan(rows.first) & np.isnan(rows.second))
+    has_answer = ~(np.isnan(rows.first) & np.isnan(rows.second))
     open_turns = set(looks.turns[~rows.tried].tolist())
-    whole = set(looks.turns[answered].tolist()) - open_turns - {-1}
+    whole_turns = set(looks.turns[has_answer].tolist()) - open_turns - {-1}
     if looks.planned is None:
-        order = sorted(whole)
+        order = sorted(whole_turns)
     else:
-        order = list(range(next(turn for turn in range(looks.planned + 1) if turn not in whole)))
+        order = list(
+            range(next(turn for turn in range(looks.planned + 1) if turn not in whole_turns))
+        )
     ranks = {turn: rank for rank, turn in enumerate(order)}
     turns = [-1 if turn == -1 else ranks.get(turn, -2) for turn in looks.turns.tolist()]
     return Looks(np.array(turns, dtype=np.int64), looks.planned, looks.every, looks.unit)
@@ -124,48 +126,50 @@ def unit_losses(rows: Rows, looks: Looks) -> tuple[Array, Array, float]:
     """
     count = int(looks.turns.max(initial=-1)) + 1
     if looks.unit == "haystack":
-        sides = [_means(rows, side, looks.turns, count) for side in (_against, _in_favour)]
+        sides = [
+            _means(rows, side, looks.turns, count) for side in (_losses_against, _losses_in_favour)
+        ]
         return sides[0], sides[1], 1.0
-    planned = ~np.isnan(rows.first)
-    sizes = np.bincount(rows.family[planned], minlength=len(rows.names))
-    weights = planned.sum() / ((sizes > 0).sum() * np.maximum(1, sizes))
+    is_planned = ~np.isnan(rows.first)
+    sizes = np.bincount(rows.family[is_planned], minlength=len(rows.names))
+    weights = is_planned.sum() / ((sizes > 0).sum() * np.maximum(1, sizes))
     scale = float(weights[sizes > 0].max(initial=1.0))
     sides = []
-    for side in (_against, _in_favour):
+    for side in (_losses_against, _losses_in_favour):
         losses = np.zeros(count)
-        seen = looks.turns >= 0
-        losses[looks.turns[seen]] = (side(rows) * weights[rows.family])[seen] / scale
+        has_turn = looks.turns >= 0
+        losses[looks.turns[has_turn]] = (side(rows) * weights[rows.family])[has_turn] / scale
         sides.append(np.clip(losses, -1.0, 1.0))
     return sides[0], sides[1], scale
 
 
-def group_losses(rows: Rows, looks: Looks, here: NDArray[np.bool_]) -> tuple[Array, Integers]:
+def group_losses(rows: Rows, looks: Looks, in_group: NDArray[np.bool_]) -> tuple[Array, Integers]:
     """Return the mean losses of units within a part, missing answers for B, and their turns."""
-    part, turns = rows.where(here), looks.turns[here]
+    part, turns = rows.where(in_group), looks.turns[in_group]
     count = int(turns.max(initial=-1)) + 1
-    losses = _means(part, _in_favour, turns, count)
+    losses = _means(part, _losses_in_favour, turns, count)
     numbers = np.unique(turns[turns >= 0])
     return losses[numbers], numbers
 
 
-def _against(rows: Rows) -> Array:
+def _losses_against(rows: Rows) -> Array:
     """Return losses with B's missing answers wrong and A's right; 0 if both are missing."""
-    lost = np.nan_to_num(rows.first, nan=1.0) - np.nan_to_num(rows.second, nan=0.0)
-    return np.where(np.isnan(rows.first) & np.isnan(rows.second), 0.0, lost)
+    losses = np.nan_to_num(rows.first, nan=1.0) - np.nan_to_num(rows.second, nan=0.0)
+    return np.where(np.isnan(rows.first) & np.isnan(rows.second), 0.0, losses)
 
 
-def _in_favour(rows: Rows) -> Array:
+def _losses_in_favour(rows: Rows) -> Array:
     """Return losses with B's missing answers right and A's wrong; 0 if both are missing."""
-    lost = np.nan_to_num(rows.first, nan=0.0) - np.nan_to_num(rows.second, nan=1.0)
-    return np.where(np.isnan(rows.first) & np.isnan(rows.second), 0.0, lost)
+    losses = np.nan_to_num(rows.first, nan=0.0) - np.nan_to_num(rows.second, nan=1.0)
+    return np.where(np.isnan(rows.first) & np.isnan(rows.second), 0.0, losses)
 
 
 def _means(rows: Rows, side: Callable[[Rows], Array], turns: Integers, count: int) -> Array:
     """Return the mean losses of units; each family has the same weight."""
-    answered = ~(np.isnan(rows.first) & np.isnan(rows.second)) & (turns >= 0)
-    keys = turns[answered] * max(1, len(rows.names)) + rows.family[answered]
+    has_answer = ~(np.isnan(rows.first) & np.isnan(rows.second)) & (turns >= 0)
+    keys = turns[has_answer] * max(1, len(rows.names)) + rows.family[has_answer]
     pairs, groups, sizes = np.unique(keys, return_inverse=True, return_counts=True)
-    sums = np.bincount(groups, side(rows)[answered], minlength=len(pairs))
+    sums = np.bincount(groups, side(rows)[has_answer], minlength=len(pairs))
     # Linearised scores (`ratio.py`) may lie a little outside [0, 1]; bets must not.
     means = np.clip(sums / sizes, -1.0, 1.0)
     units, unit_indices, families = np.unique(

@@ -20,7 +20,7 @@ from needlemap.grid import percent
 from needlemap.records.record import SKIPPED, THINKING_SPENT, WITHHELD
 from needlemap.stats import Array, AskedPrompt, Cell, Cube, is_ragged, make_cube
 from needlemap.stats.cell_score import CellScore
-from needlemap.stats.cube import linearised
+from needlemap.stats.cube import linearise
 from needlemap.stats.intervals import ClusterMean, assumed_effect, cluster_mean, effective_wilson
 from needlemap.stats.ratio import ratio_mean
 from needlemap.stats.table_schema import cell_frame, plain_frame
@@ -65,7 +65,7 @@ def depth_scores(cube: Cube) -> tuple[DepthScore, ...]:
         ]
     scores = []
     for depth, end, values in groups:
-        mean = _clustered(cube, values)
+        mean = _cluster_mean(cube, values)
         if mean is not None:
             scores.append(DepthScore(depth, end, mean))
     return tuple(scores)
@@ -73,14 +73,14 @@ def depth_scores(cube: Cube) -> tuple[DepthScore, ...]:
 
 def total_score(cube: Cube) -> ClusterMean | None:
     """Return the score of all prompts with its clustered interval; None without a score."""
-    return _clustered(cube, cube.scores)
+    return _cluster_mean(cube, cube.scores)
 
 
 def length_scores(cube: Cube) -> dict[int, ClusterMean]:
     """Return the score by length with clustered intervals, of lengths that have a score."""
     scores = {}
     for index, length in enumerate(cube.lengths):
-        mean = _clustered(cube, cube.scores[:, index])
+        mean = _cluster_mean(cube, cube.scores[:, index])
         if mean is not None:
             scores[length] = mean
     return scores
@@ -94,7 +94,7 @@ def position_gap(cube: Cube) -> tuple[DepthScore, DepthScore] | None:
     return min(scores, key=lambda row: row.mean.score), max(scores, key=lambda row: row.mean.score)
 
 
-def _clustered(cube: Cube, scores: Array) -> ClusterMean | None:
+def _cluster_mean(cube: Cube, scores: Array) -> ClusterMean | None:
     """Return the mean of scores (repeats, ...) of a cube; None without any.
 
     It has no interval where scores are means themselves.
@@ -253,7 +253,7 @@ def make_map(
         mode=mode,
         depthless=depthless,
         by_depth=() if depthless else depth_scores(cube),
-        withheld=sum(_ended_as(result, WITHHELD) for result in results if result.scores),
+        withheld=sum(_has_outcome(result, WITHHELD) for result in results if result.scores),
         failures=_failures(results),
     )
 
@@ -261,15 +261,15 @@ def make_map(
 def with_skipped(score_map: Map) -> Map:
     """Return a map of a run that a limit stopped, which skipped what was not asked."""
     cells = [
-        replace(cell, failures=_and_skipped(cell.failures, cell.missing))
+        replace(cell, failures=_add_skipped(cell.failures, cell.missing))
         for cell in score_map.cells
     ]
     return replace(
-        score_map, cells=tuple(cells), failures=_and_skipped(score_map.failures, score_map.missing)
+        score_map, cells=tuple(cells), failures=_add_skipped(score_map.failures, score_map.missing)
     )
 
 
-def _and_skipped(failures: Mapping[str, int], missing: int) -> Mapping[str, int]:
+def _add_skipped(failures: Mapping[str, int], missing: int) -> Mapping[str, int]:
     """Return failures by kind, with what is missing and did not fail as skipped."""
     unasked = missing - sum(failures.values())
     return {**failures, SKIPPED: unasked} if unasked > 0 else failures
@@ -315,12 +315,12 @@ def _cell(cell: Cell, prompts: Sequence[AskedPrompt], *, one_haystack: bool) -> 
         high=high,
         missing=len(prompts) - n,
         failures=_failures(prompts),
-        thought=sum(_ended_as(prompt, (THINKING_SPENT,)) for prompt in prompts),
+        thought=sum(_has_outcome(prompt, (THINKING_SPENT,)) for prompt in prompts),
         records=tuple(sorted(records, key=lambda record: (record.repeat, record.key))),
     )
 
 
-def _ended_as(prompt: AskedPrompt, outcomes: Collection[str]) -> bool:
+def _has_outcome(prompt: AskedPrompt, outcomes: Collection[str]) -> bool:
     """Return whether a prompt's last record has one of these outcomes."""
     return bool(prompt.records) and prompt.records[-1].outcome in outcomes
 
@@ -328,7 +328,7 @@ def _ended_as(prompt: AskedPrompt, outcomes: Collection[str]) -> bool:
 def _ratio(ratios: Sequence[tuple[float, float]], *, one_haystack: bool) -> ClusterMean:
     """Return the mean of a cell's scores that are ratios; `one_haystack` is that of the cube."""
     gains, most = np.array(ratios).T
-    scores = linearised(gains, most)
+    scores = linearise(gains, most)
     mean = ratio_mean(scores.reshape((1, -1) if one_haystack else (-1, 1)))
     # There is a score.
     assert mean is not None

@@ -52,7 +52,10 @@ class Token:
 
     @property
     def lead(self) -> float | None:
-        """Return by how many nats it was likelier than the other: near 0 is a tie, 3 is none."""
+        """Return by how many nats it was likelier than the other token: near 0 is a tie.
+
+        If either is not known, None is returned.
+        """
         if self.nats is None or self.other_nats is None:
             return None
         return self.nats - self.other_nats
@@ -130,41 +133,41 @@ class AnswerPairs:
 
     @property
     def differing(self) -> int:
-        """Return how many answers differ, or are none of the second run."""
+        """Return the number of answers that differ or that the second run did not give."""
         return len(self.changed)
 
     @property
     def unanswered(self) -> int:
-        """Return how many pairs the second run did not answer."""
+        """Return the number of pairs that the second run did not answer."""
         return sum(change.difference is None for change in self.changed)
 
     @property
     def share(self) -> float:
-        """Return the share of pairs that differ; 0 without pairs."""
+        """Return the share of pairs that differ, or 0 if there are no pairs."""
         return self.differing / self.n if self.n else 0.0
 
     @property
     def by_length(self) -> dict[int, tuple[int, int]]:
-        """Return by length in tokens how many pairs there are, and how many of them differ."""
+        """Return the number of pairs, and of those that differ, by length in tokens."""
         return self._counted(lambda place: place[1])
 
     @property
     def by_depth(self) -> dict[float, tuple[int, int]]:
-        """Return by depth as a share how many pairs there are, and how many of them differ."""
+        """Return the number of pairs, and of those that differ, by depth as a share."""
         return self._counted(lambda place: place[2])
 
     def _counted(self, axis: Callable[[Place], T]) -> dict[T, tuple[int, int]]:
         counts = Counter(axis(place) for place in self.places)
-        changed = Counter(axis(place) for place in {change.place for change in self.changed})
-        return {value: (counts[value], changed[value]) for value in sorted(counts)}
+        changed_counts = Counter(axis(place) for place in {change.place for change in self.changed})
+        return {value: (counts[value], changed_counts[value]) for value in sorted(counts)}
 
 
 def first_difference(
     first: str, second: str, tokens: tuple[Sequence[Token], Sequence[Token]] = ((), ())
 ) -> FirstDifference | None:
-    """Return where two answers first differ; None where they are the same.
+    """Return the place at which two answers first differ, or None if they are the same.
 
-    `tokens` are those of each, where both are known.
+    tokens: of both answers, if they are known.
 
     >>> difference = first_difference("It is 4711.", "It is 4171.")
     >>> difference.character, difference.before, difference.first, difference.second
@@ -172,7 +175,7 @@ def first_difference(
     """
     if first == second:
         return None
-    character = shared(first, second)
+    character = shared_prefix(first, second)
     difference = FirstDifference(
         character=character,
         before=first[max(0, character - AROUND) : character],
@@ -180,7 +183,9 @@ def first_difference(
         second=second[character : character + AROUND],
     )
     first_tokens, second_tokens = tokens
-    number = shared([token.text for token in first_tokens], [token.text for token in second_tokens])
+    number = shared_prefix(
+        [token.text for token in first_tokens], [token.text for token in second_tokens]
+    )
     if not first_tokens or not second_tokens or number == len(first_tokens) == len(second_tokens):
         return difference
     return replace(
@@ -191,20 +196,20 @@ def first_difference(
     )
 
 
-def shared(first: Sequence[object], second: Sequence[object]) -> int:
-    """Return how many characters or tokens two sequences begin with alike.
+def shared_prefix(first: Sequence[object], second: Sequence[object]) -> int:
+    """Return the number of characters or tokens at the start that two sequences share.
 
-    >>> shared("abcd", "abef"), shared("ab", "ab"), shared([1, 2], [])
+    >>> shared_prefix("abcd", "abef"), shared_prefix("ab", "ab"), shared_prefix([1, 2], [])
     (2, 2, 0)
     """
-    for index, (item, other) in enumerate(zip(first, second, strict=False)):
-        if item != other:
+    for index, (item, other_item) in enumerate(zip(first, second, strict=False)):
+        if item != other_item:
             return index
     return min(len(first), len(second))
 
 
 def tokens_of(logprobs: Logprobs | None) -> tuple[Token, ...]:
-    """Return the tokens of an answer, as a record keeps them; none without."""
+    """Return the tokens of an answer, as a record keeps them, or none if it keeps none."""
     if logprobs is None:
         return ()
     return tuple(map(Token, logprobs.tokens, logprobs.nats, logprobs.others, logprobs.other_nats))
@@ -218,8 +223,8 @@ def pair_answers(
 ) -> AnswerPairs:
     """Pair the answers of two runs to the same prompts.
 
-    A prompt that several cells share makes one pair, at its first place; of one that was asked
-    again the first answer counts.
+    If several cells share a prompt, it makes one pair, at its first place. If a prompt was sent
+    again, its first answer counts.
 
     Args:
         first, second: the prompts of the two runs.
@@ -228,82 +233,88 @@ def pair_answers(
     """
     order = {record.key: index for index, record in enumerate(asked)}
     pairs: list[tuple[Place, Record, Record]] = []
-    for prompt, other_prompt in _met(first, second):
-        record, other = prompt.record, other_prompt.record
-        if record is not None and other is not None:
-            pairs.append((prompt.places[0], record, other))
+    for prompt, other_prompt in _prompt_pairs(first, second):
+        record, other_record = prompt.record, other_prompt.record
+        if record is not None and other_record is not None:
+            pairs.append((prompt.places[0], record, other_record))
     pairs.sort(key=lambda pair: (order.get(pair[2].key, len(order)), pair[0]))
 
-    answered = [pair for pair in pairs if pair[1].answer is not None and not _is_weighed(pair[1])]
-    changed: list[ChangedAnswer] = []
-    for place, record, other in answered:
-        if record.answer != other.answer:
-            difference = _difference(record, other, cut if len(changed) < CUT else None)
-            changed.append(ChangedAnswer(place, difference, record.question))
+    answered_pairs = [
+        pair for pair in pairs if pair[1].answer is not None and not _is_weighed(pair[1])
+    ]
+    changed_answers: list[ChangedAnswer] = []
+    for place, record, other_record in answered_pairs:
+        if record.answer != other_record.answer:
+            difference = _difference(
+                record, other_record, cut if len(changed_answers) < CUT else None
+            )
+            changed_answers.append(ChangedAnswer(place, difference, record.question))
     return AnswerPairs(
-        n=len(answered),
-        changed=tuple(changed),
-        places=tuple(place for place, _, _ in answered),
+        n=len(answered_pairs),
+        changed=tuple(changed_answers),
+        places=tuple(place for place, _, _ in answered_pairs),
         nats=nats_change(pairs),
     )
 
 
 def _difference(
-    record: Record, other: Record, cut: Callable[[str], Sequence[Token]] | None
+    record: Record, other_record: Record, cut: Callable[[str], Sequence[Token]] | None
 ) -> FirstDifference | None:
-    """Return where two answers part; None where the second is none."""
-    if other.answer is None:
+    """Return the place at which two answers differ, or None if there is no second answer."""
+    if other_record.answer is None:
         return None
-    first, second = record.answer or "", other.answer
+    first, second = record.answer or "", other_record.answer
     first_tokens: Sequence[Token] = tokens_of(record.logprobs)
-    second_tokens: Sequence[Token] = tokens_of(other.logprobs)
+    second_tokens: Sequence[Token] = tokens_of(other_record.logprobs)
     if cut is not None and not (first_tokens and second_tokens):
         first_tokens, second_tokens = cut(first), cut(second)
     return first_difference(first, second, (first_tokens, second_tokens))
 
 
 def _is_weighed(record: Record) -> bool:
-    """Return whether only the likelihood of an answer that the model was given was measured."""
+    """Return True if the model was given the answer, and only its likelihood was measured."""
     return record.scorer is not None and record.scorer.name in WEIGHS
 
 
 def nats_change(pairs: Iterable[tuple[Place, Record, Record]]) -> NatsChange | None:
-    """Return how much likelier the same answers became; None without any.
+    """Return how much likelier the same answers became, or None if no pair shows it.
 
-    Each pair is a place with the records of both runs.
+    pairs: a place with the records of both runs each.
     """
     changes: list[tuple[float, Place]] = []
-    for place, record, other in pairs:
-        change = _nats(record, other)
+    for place, record, other_record in pairs:
+        change = _nats(record, other_record)
         if change is not None:
             changes.append((change, place))
     if not changes:
         return None
-    largest, place = max(changes, key=lambda change: abs(change[0]))
+    largest_change, place = max(changes, key=lambda change: abs(change[0]))
     return NatsChange(
         n=len(changes),
         mean=sum(change for change, _ in changes) / len(changes),
-        largest=largest,
+        largest=largest_change,
         place=place,
     )
 
 
-def _nats(record: Record, other: Record) -> float | None:
+def _nats(record: Record, other_record: Record) -> float | None:
     """Return second - first of the mean log-probability of one answer's tokens.
 
-    None if the answers or their tokens differ, or if none were kept.
+    If the answers or their tokens differ, or if none were kept, None is returned.
     """
-    if record.logprobs and other.logprobs:
-        count = _tokens_alike(record.answer, other.answer, record.logprobs, other.logprobs)
+    if record.logprobs and other_record.logprobs:
+        count = _tokens_alike(
+            record.answer, other_record.answer, record.logprobs, other_record.logprobs
+        )
         if count:
             first = fsum(record.logprobs.nats[:count])
-            second = fsum(other.logprobs.nats[:count])
+            second = fsum(other_record.logprobs.nats[:count])
             return (second - first) / count
-    if not (_is_weighed(record) and _is_weighed(other)):
+    if not (_is_weighed(record) and _is_weighed(other_record)):
         return None
-    if _tokens_weighed(record) != _tokens_weighed(other):
+    if _tokens_weighed(record) != _tokens_weighed(other_record):
         return None
-    native, other_native = _native(record), _native(other)
+    native, other_native = _native_score(record), _native_score(other_record)
     if native is None or other_native is None:
         return None
     return other_native - native
@@ -312,26 +323,26 @@ def _nats(record: Record, other: Record) -> float | None:
 def _tokens_alike(
     answer: str | None, other: str | None, logprobs: Logprobs, other_logprobs: Logprobs
 ) -> int:
-    """Return how many tokens hold the answer of both; 0 if they differ.
+    """Return the number of tokens that hold the answer of both runs, or 0 if answers differ.
 
     The token that stops it is left out: hf keeps one, llama.cpp does not.
     """
     tokens, other_tokens = logprobs.tokens, other_logprobs.tokens
     if answer is not None and answer == other:
-        for count in range(1, shared(tokens, other_tokens) + 1):
+        for count in range(1, shared_prefix(tokens, other_tokens) + 1):
             if "".join(tokens[:count]).strip() == answer.strip():
                 return count
     # Tokens that do not spell the answer, as bytes of one letter: all of them, if they are alike.
     return len(tokens) if tokens == other_tokens else 0
 
 
-def _native(record: Record) -> float | None:
+def _native_score(record: Record) -> float | None:
     value = record.scorer.native if record.scorer else None
     return value if isinstance(value, int | float) else None
 
 
 def _tokens_weighed(record: Record) -> object:
-    """Return how many tokens the answer had whose likelihood was measured."""
+    """Return the number of tokens of an answer whose likelihood was measured."""
     why: Mapping[str, object] = record.scorer.why if record.scorer else {}
     return why.get("tokens")
 
@@ -372,25 +383,25 @@ class Pairs:
 
     @property
     def unanswered(self) -> int:
-        """Return how many pairs first has a score of and second has not.
+        """Return the number of pairs that only the first run has a score of.
 
-        Such a prompt failed, or was not asked yet.
+        In the second run such a prompt failed, or was not sent yet.
         """
         return int((self.first.known & ~self.second.known).sum())
 
     @property
     def lost(self) -> Array:
-        """Return the scores of second, with 0 where it has none and first has."""
+        """Return the scores of second. If only first has a score, it is 0."""
         return np.where(self.first.known & ~self.second.known, 0.0, self.second.scores)
 
     @property
     def differences(self) -> Array:
-        """Return second - first, (repeats, lengths, depths), NaN where either has no score."""
+        """Return second - first, (repeats, lengths, depths). If a score is missing, it is NaN."""
         return self.second.scores - self.first.scores
 
     @property
     def spread(self) -> Array:
-        """Return the same with each pair in every cell of its prompt, for statements on cells."""
+        """Return `differences` with each pair in every cell of its prompt, to describe cells."""
         return self.second.spread - self.first.spread
 
     @property
@@ -400,82 +411,82 @@ class Pairs:
 
     @property
     def dropped(self) -> int:
-        """Return how many pairs both were sent, of which at least one has no score."""
-        sent = self.first.asked if self.tried is None else self.first.asked & self.tried
-        return int((sent & ~(self.first.known & self.second.known)).sum())
+        """Return the number of pairs that were sent to both and lack a score."""
+        was_sent = self.first.asked if self.tried is None else self.first.asked & self.tried
+        return int((was_sent & ~(self.first.known & self.second.known)).sum())
 
 
 def pair_up(
     first: Sequence[AskedPrompt], second: Sequence[AskedPrompt], *, one_haystack: bool = False
 ) -> Pairs:
-    """Pair the prompts of two runs, asked or still to be asked."""
+    """Pair the prompts of two runs, also those that are still to be sent."""
     met: list[tuple[AskedPrompt, AskedPrompt]] = []
     first_ran_on = second_ran_on = 0
-    for pair in _met(first, second):
-        prompt, other, (ran_on, other_ran_on) = stopped(*pair)
+    for pair in _prompt_pairs(first, second):
+        prompt, other, (ran_on, other_ran_on) = mark_overruns(*pair)
         met.append((prompt, other))
         first_ran_on += ran_on
         second_ran_on += other_ran_on
 
-    tried = [(prompt, other) for prompt, other in met if prompt.records and other.records]
+    tried_pairs = [(prompt, other) for prompt, other in met if prompt.records and other.records]
     unlike: list[Place] = []
-    for prompt, other in tried:
+    for prompt, other in tried_pairs:
         if not is_same(prompt.records[0], other.records[0]):
             unlike.extend(prompt.places)
-    records = [record for pair in tried for prompt in pair for record in prompt.records]
+    records = [record for pair in tried_pairs for prompt in pair for record in prompt.records]
     moments = sorted(record.finished_at for record in records if record.finished_at)
-    imported = bool(records) and all(record.prompt is None for record in records)
-    shares_haystack = one_haystack or imported
+    is_imported = bool(records) and all(record.prompt is None for record in records)
+    shares_haystack = one_haystack or is_imported
 
     cells = [place for prompt, _ in met for place in prompt.cells.values()]
     first_cube = make_cube([prompt for prompt, _ in met], at=cells)
     second_cube = make_cube([other for _, other in met], at=cells)
-    sent = np.zeros(first_cube.asked.shape, dtype=bool)
-    for prompt, _ in tried:
+    tried_places = np.zeros(first_cube.asked.shape, dtype=bool)
+    for prompt, _ in tried_pairs:
         repeat, length, depth = prompt.places[0]
         row = first_cube.repeats.index(repeat)
         column = first_cube.lengths.index(length)
         layer = first_cube.depths.index(depth)
-        sent[row, column, layer] = True
+        tried_places[row, column, layer] = True
 
-    common = {place for prompt, _ in met for place in prompt.places}
+    common_places = {place for prompt, _ in met for place in prompt.places}
     return Pairs(
         first=replace(first_cube, one_haystack=shares_haystack),
         second=replace(second_cube, one_haystack=shares_haystack),
-        only_first=sum(common.isdisjoint(prompt.places) for prompt in first),
-        only_second=sum(common.isdisjoint(prompt.places) for prompt in second),
+        only_first=sum(common_places.isdisjoint(prompt.places) for prompt in first),
+        only_second=sum(common_places.isdisjoint(prompt.places) for prompt in second),
         unlike=tuple(sorted(unlike)),
         graded=any(record.score not in (None, 0, 1) for record in records),
         counted=not any(record.scorer is not None and record.scorer.mean for record in records),
         failed=(
-            sum(prompt.score is None for prompt, _ in tried),
-            sum(other.score is None for _, other in tried),
+            sum(prompt.score is None for prompt, _ in tried_pairs),
+            sum(other.score is None for _, other in tried_pairs),
         ),
-        tried=sent,
+        tried=tried_places,
         measured=(moments[0], moments[-1]) if moments else ("", ""),
         ran_on=(first_ran_on, second_ran_on),
     )
 
 
-def stopped(
+def mark_overruns(
     first: AskedPrompt, second: AskedPrompt
 ) -> tuple[AskedPrompt, AskedPrompt, tuple[bool, bool]]:
-    """Return both prompts, and which answer did not stop where the other's did.
+    """Return both prompts, and for each True if its answer alone ran on to the token limit.
 
-    The answer that ran on is wrong.
+    Such an answer counts as wrong.
     """
     first_runs_on, second_runs_on = _runs_on(first.record), _runs_on(second.record)
     if first_runs_on == second_runs_on or first.score is None or second.score is None:
         return first, second, (False, False)
     if first_runs_on:
-        return _wrong(first), second, (True, False)
-    return first, _wrong(second), (False, True)
+        return _mark_wrong(first), second, (True, False)
+    return first, _mark_wrong(second), (False, True)
 
 
 def scores_of(first: Record | None, second: Record | None) -> tuple[float | None, float | None]:
-    """Return the scores of two answers to one prompt, None of one that is missing.
+    """Return the scores of two answers to one prompt. The score of a missing answer is None.
 
-    An answer that does not stop where the other does is wrong.
+    If only one of the answers ran on to the token limit, its score is 0.
     """
     score = None if first is None else first.score
     other_score = None if second is None else second.score
@@ -493,7 +504,7 @@ def _runs_on(record: Record | None) -> bool:
     return record is not None and ending_of(record.finish) is Ending.CUT
 
 
-def _wrong(prompt: AskedPrompt) -> AskedPrompt:
+def _mark_wrong(prompt: AskedPrompt) -> AskedPrompt:
     records = []
     for record in prompt.records:
         if record.scored and _runs_on(record):
@@ -503,10 +514,10 @@ def _wrong(prompt: AskedPrompt) -> AskedPrompt:
 
 
 def rows_of(families: Mapping[str, Pairs]) -> Rows:
-    """Return the pairs of several families as a verdict takes them.
+    """Return the pairs of several families as rows for a verdict.
 
-    They are what both runs were sent, or one has scored. Repeats of one number are one haystack
-    in all families; samples of a log are one each.
+    A pair is included if it was sent to both runs, or if one of them scored it. Repeats of one
+    number share a haystack in all families. Each sample of a log is a haystack of its own.
     """
     prompts: list[JudgedPrompt] = []
     for family, pairs in families.items():
@@ -537,10 +548,10 @@ def _score(cube: Cube, slot: tuple[int, int, int]) -> float | None:
     return None if isnan(score) else score
 
 
-def _met(
+def _prompt_pairs(
     first: Iterable[AskedPrompt], second: Iterable[AskedPrompt]
 ) -> list[tuple[AskedPrompt, AskedPrompt]]:
-    """Return the prompts that two runs have at the same places, each at these places alone."""
+    """Return pairs of prompts that two runs have at the same places, with only these places."""
     first_prompts = {place: prompt for prompt in first for place in prompt.places}
     second_prompts = {place: prompt for prompt in second for place in prompt.places}
     groups: dict[tuple[int, int], list[Place]] = {}
@@ -557,11 +568,11 @@ def _met(
 
 
 def is_same(first: Record, second: Record) -> bool:
-    """Return whether two records asked the same, and held the same for right.
+    """Return True if two records are of the same prompt and of the same right answer.
 
-    What was right counts as far as both say it. The same is asked by the same bytes, by what
-    both models see as the same token ids, or, of imported results, whose prompts are not known,
-    by the same question for the same answer.
+    Right answers are compared if both records have their hash. Prompts are the same if they have
+    the same bytes, or the same token ids to both models. If results were imported, their prompts
+    are not known, so the question and the right answer must be the same.
     """
     digests = {first.reference_sha256, second.reference_sha256} - {""}
     if first.task != second.task or len(digests) > 1:

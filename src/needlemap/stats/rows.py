@@ -62,36 +62,36 @@ class Rows:
         prompts = list(rows)
         names = tuple(dict.fromkeys(prompt.family for prompt in prompts))
         scores = [(prompt.first, prompt.second) for prompt in prompts]
-        # None becomes NaN.
-        both = np.array(scores, dtype=np.float64).reshape(-1, 2)
+        # numpy turns None into NaN.
+        pairs = np.array(scores, dtype=np.float64).reshape(-1, 2)
         return cls(
             names=names,
             family=np.array([names.index(prompt.family) for prompt in prompts], dtype=np.int64),
             haystack=np.array([prompt.haystack for prompt in prompts], dtype=np.int64),
             length=np.array([prompt.place[1] for prompt in prompts], dtype=np.int64),
-            first=both[:, 0],
-            second=both[:, 1],
+            first=pairs[:, 0],
+            second=pairs[:, 1],
             tried=np.array([prompt.tried for prompt in prompts], dtype=bool),
             places=tuple(prompt.place for prompt in prompts),
         )
 
-    def where(self, kept: NDArray[np.bool_]) -> Rows:
+    def where(self, mask: NDArray[np.bool_]) -> Rows:
         """Return the pairs that a mask keeps."""
-        places = zip(self.places, kept.tolist(), strict=False)
+        places = zip(self.places, mask.tolist(), strict=False)
         return Rows(
             names=self.names,
-            family=self.family[kept],
-            haystack=self.haystack[kept],
-            length=self.length[kept],
-            first=self.first[kept],
-            second=self.second[kept],
-            tried=self.tried[kept],
+            family=self.family[mask],
+            haystack=self.haystack[mask],
+            length=self.length[mask],
+            first=self.first[mask],
+            second=self.second[mask],
+            tried=self.tried[mask],
             places=tuple(place for place, is_kept in places if is_kept),
         )
 
     @property
     def failed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return where only A's answer is missing, and where only B's is: two masks."""
+        """Return a mask of rows in which only A's answer is missing, and one for only B's."""
         first, second = np.isnan(self.first), np.isnan(self.second)
         return first & ~second, second & ~first
 
@@ -104,12 +104,12 @@ class Rows:
         return self._filled(first=0.0, second=1.0)
 
     def _filled(self, first: float, second: float) -> Rows:
-        filled = replace(
+        rows = replace(
             self,
             first=np.nan_to_num(self.first, nan=first),
             second=np.nan_to_num(self.second, nan=second),
         )
-        return filled.where(~(np.isnan(self.first) & np.isnan(self.second)))
+        return rows.where(~(np.isnan(self.first) & np.isnan(self.second)))
 
     @property
     def graded(self) -> bool:
@@ -119,5 +119,5 @@ class Rows:
 
     @property
     def losses(self) -> Array:
-        """Return A - B, NaN if either is missing."""
+        """Return A - B, which is NaN if either is missing."""
         return self.first - self.second

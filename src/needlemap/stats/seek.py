@@ -37,7 +37,7 @@ SPACING = 1 / 8
 _SCALE = 4.0
 _SPREAD = 3.0
 _RANK = 24
-LEAST_EFFECT, _PRIOR_EFFECT, _PRIOR_ASKS = 1.4, 2.0, 8.0
+LEAST_DESIGN_EFFECT, _PRIOR_EFFECT, _PRIOR_ASKS = 1.4, 2.0, 8.0
 _DRAWS, _SEED = 300, 0
 _STEPS = 6
 _GROWTH, _CHUNKS = 5, 4
@@ -88,9 +88,9 @@ class LengthAxis:
 
         It is one at the shortest, at the middle, and three quarters of the way.
         """
-        last = len(self.lengths) - 1
+        last_index = len(self.lengths) - 1
         asks = np.zeros(len(self.lengths), dtype=np.int64)
-        asks[[0, round(last / 2), round(0.75 * last)]] = 1
+        asks[[0, round(last_index / 2), round(0.75 * last_index)]] = 1
         return asks
 
 
@@ -156,7 +156,7 @@ class LengthAsks:
         expected = rates * (1 - rates) * (self.trials - self.sizes / trials)
         prior = _PRIOR_ASKS * PLACES * 0.85 * 0.15
         pooled = (observed.sum(-1) + prior * _PRIOR_EFFECT) / (expected.sum(-1) + prior)
-        return np.asarray(np.maximum(LEAST_EFFECT, pooled))
+        return np.asarray(np.maximum(LEAST_DESIGN_EFFECT, pooled))
 
 
 def axis_of(lengths: Lengths | None) -> LengthAxis:
@@ -238,7 +238,7 @@ def learn(
     noise = np.random.default_rng(_SEED).standard_normal((_DRAWS, axis.basis.shape[1]))
     root = np.linalg.inv(np.linalg.cholesky(precision))
     curves = mode[..., None, :] + noise @ root
-    crossings = _first_below(axis, curves @ axis.basis.T, log(threshold / (1 - threshold)))
+    crossings = _crossings(axis, curves @ axis.basis.T, log(threshold / (1 - threshold)))
     return Posterior(
         axis=axis,
         crossings=crossings,
@@ -249,7 +249,7 @@ def learn(
     )
 
 
-def _first_below(axis: LengthAxis, values: Array, threshold: float) -> Array:
+def _crossings(axis: LengthAxis, values: Array, threshold: float) -> Array:
     """Return where curves (..., lengths) first fall below, in octaves.
 
     They are straight between lengths.
@@ -275,9 +275,9 @@ def next_asks(posterior: Posterior, count: NDArray[np.int64]) -> NDArray[np.int6
     basis, lengths = posterior.axis.basis, np.array(posterior.axis.lengths)
     spread = np.linalg.inv(posterior.precision)
     deviations = posterior.crossings - posterior.crossings.mean(axis=-1, keepdims=True)
-    common = (deviations[..., None, :] @ (posterior.curves - posterior.mode[..., None, :]))[
-        ..., 0, :
-    ] / _DRAWS
+    crossing_covariance = (
+        deviations[..., None, :] @ (posterior.curves - posterior.mode[..., None, :])
+    )[..., 0, :] / _DRAWS
     chance = 1 / (1 + np.exp(-posterior.mode @ basis.T))
     heft = PLACES * np.maximum(chance * (1 - chance), 0.01) / posterior.effect[..., None]
     asks = np.zeros(chance.shape, dtype=np.int64)
@@ -287,13 +287,17 @@ def next_asks(posterior: Posterior, count: NDArray[np.int64]) -> NDArray[np.int6
         # (..., rank, lengths)
         reach = spread @ basis.T
         noise = (basis.T * reach).sum(axis=-2) + 1 / (np.maximum(size, 1)[..., None] * heft)
-        gain = (common @ basis.T) ** 2 / noise / lengths
-        best = gain.argmax(axis=-1)[..., None]
-        np.put_along_axis(asks, best, np.take_along_axis(asks, best, -1) + size[..., None], -1)
-        along = np.take_along_axis(reach, best[..., None, :], -1)[..., 0]
-        weight = along / np.take_along_axis(noise, best, -1)
-        common = common - weight * np.take_along_axis(common @ basis.T, best, -1)
-        spread = spread - weight[..., :, None] * along[..., None, :]
+        gain = (crossing_covariance @ basis.T) ** 2 / noise / lengths
+        best_length = gain.argmax(axis=-1)[..., None]
+        np.put_along_axis(
+            asks, best_length, np.take_along_axis(asks, best_length, -1) + size[..., None], -1
+        )
+        reach_at_best = np.take_along_axis(reach, best_length[..., None, :], -1)[..., 0]
+        weight = reach_at_best / np.take_along_axis(noise, best_length, -1)
+        crossing_covariance = crossing_covariance - weight * np.take_along_axis(
+            crossing_covariance @ basis.T, best_length, -1
+        )
+        spread = spread - weight[..., :, None] * reach_at_best[..., None, :]
     return asks
 
 
@@ -311,7 +315,7 @@ def is_close(posterior: Posterior, within: float) -> NDArray[np.bool_]:
     return np.asarray((high - low) / 2 <= log2(1 + within))
 
 
-def unseen_ends(posterior: Posterior, tally: LengthAsks) -> NDArray[np.int64]:
+def end_asks(posterior: Posterior, tally: LengthAsks) -> NDArray[np.int64]:
     """Return one haystack at either length next outside the interval, if none was asked there.
 
     So an end has not far to move, and nothing is said of a longest length that was not asked:
@@ -356,15 +360,15 @@ def next_batch(
     """
     axis = posterior.axis
     is_over = (is_close(posterior, within) | is_spent(axis, tally))[..., None]
-    last = np.maximum(unseen_ends(posterior, tally), _unseen(posterior, tally, threshold))
-    asks = np.where(is_over, last, next_asks(posterior, counts))
+    last_asks = np.maximum(end_asks(posterior, tally), _gap_asks(posterior, tally, threshold))
+    asks = np.where(is_over, last_asks, next_asks(posterior, counts))
     remaining = GRIDS * plain_grid(axis) - tokens_of(axis, tally)
     tokens = PLACES * np.array(axis.lengths)
     fits = np.cumsum(asks * tokens, axis=-1) <= remaining[..., None]
     return np.where(fits, asks, 0)
 
 
-def holes(posterior: Posterior, tally: LengthAsks, threshold: float) -> NDArray[np.bool_]:
+def hole_mask(posterior: Posterior, tally: LengthAsks, threshold: float) -> NDArray[np.bool_]:
     """Return the lengths below the interval at which the curve is too smooth: (..., lengths).
 
     There a length's own score is surely below the threshold, in two haystacks and more. The
@@ -378,14 +382,14 @@ def holes(posterior: Posterior, tally: LengthAsks, threshold: float) -> NDArray[
     return np.asarray((tally.asks > 1) & (upper < threshold) & below)
 
 
-def _unseen(posterior: Posterior, tally: LengthAsks, threshold: float) -> NDArray[np.int64]:
+def _gap_asks(posterior: Posterior, tally: LengthAsks, threshold: float) -> NDArray[np.int64]:
     """Return one haystack in each gap between asked lengths: (..., lengths).
 
     Gaps are those below the interval, or below the first hole. One more is asked where a
     length's own score is below the threshold, and not surely so.
     """
     logs, size = posterior.axis.logs, len(posterior.axis.lengths)
-    is_hole = holes(posterior, tally, threshold)
+    is_hole = hole_mask(posterior, tally, threshold)
     first_hole = np.where(is_hole.any(axis=-1), is_hole.argmax(axis=-1), size - 1)
     end = (logs <= posterior.interval[0][..., None] + 1e-9).sum(axis=-1) - 1
     top = np.minimum(first_hole, end)
@@ -393,16 +397,16 @@ def _unseen(posterior: Posterior, tally: LengthAsks, threshold: float) -> NDArra
     is_doubted = (tally.asks > 0) & (tally.asks < _DOUBTS) & (rate < threshold) & ~is_hole
     asks = (is_doubted & (np.arange(size) <= top[..., None])).astype(np.int64)
     rows, asked_rows = asks.reshape(-1, size), tally.asks.reshape(-1, size)
-    for row, asked, last in zip(rows, asked_rows, top.reshape(-1).tolist(), strict=True):
-        asked_lengths = [-1, *np.flatnonzero(asked[: last + 1]).tolist(), last + 1]
-        for below, above in pairwise(asked_lengths):
-            parts = ceil((above - below) / _GAP)
-            between = [below + (above - below) * part // parts for part in range(1, parts)]
-            row[between] += 1
+    for row, asks_at, last_index in zip(rows, asked_rows, top.reshape(-1).tolist(), strict=True):
+        asked_lengths = [-1, *np.flatnonzero(asks_at[: last_index + 1]).tolist(), last_index + 1]
+        for left, right in pairwise(asked_lengths):
+            parts = ceil((right - left) / _GAP)
+            inner = [left + (right - left) * part // parts for part in range(1, parts)]
+            row[inner] += 1
     return np.asarray(rows.reshape(asks.shape))
 
 
-def ends(posterior: Posterior, tally: LengthAsks, threshold: float) -> tuple[Array, Array]:
+def moved_ends(posterior: Posterior, tally: LengthAsks, threshold: float) -> tuple[Array, Array]:
     """Return the interval's ends in octaves: (...).
 
     They are -inf below the shortest length and inf beyond the longest. Each is moved outward to
@@ -411,7 +415,7 @@ def ends(posterior: Posterior, tally: LengthAsks, threshold: float) -> tuple[Arr
     """
     logs, (low, high) = posterior.axis.logs, posterior.interval
     rates = np.where(tally.trials > 0, tally.hits / np.maximum(tally.trials, 1), np.nan)
-    hole = np.where(holes(posterior, tally, threshold), logs, inf).min(axis=-1)
+    hole = np.where(hole_mask(posterior, tally, threshold), logs, inf).min(axis=-1)
     holds = (rates >= threshold) & (logs <= np.minimum(low + 1e-9, hole)[..., None])
     falls = (rates < threshold) & (logs >= high[..., None] - 1e-9)
     lower = np.where(holds, logs, -inf).max(axis=-1)
@@ -461,7 +465,7 @@ class Sought:
         return int(tokens_of(self.axis, self.asked))
 
 
-def sought(
+def seek_result(
     axis: LengthAxis, tally: LengthAsks, threshold: float, within: float, *, rough: bool = False
 ) -> Sought:
     """Return the result for one map so far.
@@ -469,16 +473,16 @@ def sought(
     `threshold` and `within` are shares; `rough` is what `is_rough` finds.
     """
     posterior = learn(axis, tally, threshold)
-    low_octaves, high_octaves = ends(posterior, tally, threshold)
+    low_octaves, high_octaves = moved_ends(posterior, tally, threshold)
     low, high = in_tokens(axis, float(low_octaves)), in_tokens(axis, float(high_octaves))
     inner_low, inner_high = np.clip([low, high], axis.lengths[0], axis.lengths[-1])
     is_wide = bool(inner_high > 2 * inner_low)
-    has_hole = bool(holes(posterior, tally, threshold).any())
+    has_hole = bool(hole_mask(posterior, tally, threshold).any())
 
     chance = 1 / (1 + np.exp(-posterior.mode @ axis.basis.T))
-    drawn = 1 / (1 + np.exp(-posterior.curves @ axis.basis.T))
-    inside = (axis.logs >= np.log2(inner_low)) & (axis.logs <= np.log2(inner_high))
-    is_flat = bool(np.abs(chance[inside] - threshold).max() < _NEAR) if is_wide else False
+    drawn_chances = 1 / (1 + np.exp(-posterior.curves @ axis.basis.T))
+    in_interval = (axis.logs >= np.log2(inner_low)) & (axis.logs <= np.log2(inner_high))
+    is_flat = bool(np.abs(chance[in_interval] - threshold).max() < _NEAR) if is_wide else False
     close = has_hole or bool(is_close(posterior, within))
     point = None
     if not (is_wide or rough or has_hole):
@@ -493,27 +497,27 @@ def sought(
         crawls=(rough or is_flat) and not has_hole,
         close=close,
         effect=float(posterior.effect),
-        curve=np.stack([chance, *np.quantile(drawn, [0.025, 0.975], axis=0)]),
+        curve=np.stack([chance, *np.quantile(drawn_chances, [0.025, 0.975], axis=0)]),
         rough=rough,
         spent=GRIDS if not close and is_spent(axis, tally) else 0.0,
     )
 
 
-def sought_in(about: RunFile, records: Iterable[Record]) -> Sought | None:
+def result_of_run(about: RunFile, records: Iterable[Record]) -> Sought | None:
     """Return what a run that seeks knows by now.
 
     None for a run that does not seek, and before anything is scored.
     """
-    named = about.named
-    if named.seek is None:
+    settings = about.named
+    if settings.seek is None:
         return None
     records = list(records)
-    axis = axis_of(named.lengths)
+    axis = axis_of(settings.lengths)
     tally = asked_in(records, axis)
     if not tally.asks.any():
         return None
     rough = bool(is_rough(*cells_in(records, axis)))
-    return sought(axis, tally, named.seek / 100, named.within / 100, rough=rough)
+    return seek_result(axis, tally, settings.seek / 100, settings.within / 100, rough=rough)
 
 
 def in_tokens(axis: LengthAxis, octaves: float) -> float:

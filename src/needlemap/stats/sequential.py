@@ -23,7 +23,7 @@ from needlemap.stats import Array
 from needlemap.stats.verdicts import FAIL, HIGH_ALPHA, LOW_ALPHA, NOT_ENOUGH_DATA, PASS, Word
 
 BETS = np.array([0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9])
-# `further` looks ahead at most so many haystacks.
+# `further_haystacks` looks ahead at most so many haystacks.
 FARTHEST = 20_000
 # If one haystack in 20 loses everything, fewer than these are drawn without such a haystack in
 # more than 2.5 % of runs: they show nothing about new haystacks.
@@ -107,7 +107,7 @@ class Bets:
 
     @property
     def _claims(self) -> list[tuple[Word, Array, float]]:
-        """Return the word, the log of the bet and its goal of both claims."""
+        """Return for each of the two claims its word, the log of its bet, and its goal."""
         return [
             (PASS, self.no_worse, -log(self.alphas[0])),
             (FAIL, self.worse, -log(self.alphas[1])),
@@ -117,18 +117,18 @@ class Bets:
     def first(self) -> tuple[int, Word]:
         """Return the first look at which a bet has won, and its word.
 
-        If none has, return the number of looks and NOT ENOUGH DATA.
+        If no bet has won, the number of looks and NOT ENOUGH DATA are returned.
         """
         looks = self.looks
         return looks[0] if looks else (len(self.worse), NOT_ENOUGH_DATA)
 
 
-def further(losses: Sequence[float], margin: float) -> int | None:
-    """Return the further haystacks after which an endless bet wins, if they go on as these.
+def further_haystacks(losses: Sequence[float], margin: float) -> int | None:
+    """Return the further haystacks after which an endless bet wins, if losses stay as they are.
 
-    Without any losses they are taken to be 0. None if that is beyond FARTHEST.
+    Without any losses they are taken to be 0. If more than FARTHEST are needed, None is returned.
 
-    >>> further([], 0.02), further([], 0.1)
+    >>> further_haystacks([], 0.02), further_haystacks([], 0.1)
     (287, 55)
     """
     mean = sum(losses) / len(losses) if losses else 0.0

@@ -51,30 +51,30 @@ def is_untested(n: int, right: float) -> bool:
     return n >= LEAST_PROMPTS and right < LEAST_RIGHT * n
 
 
-def keep_tested(rows: Rows, margin: float) -> tuple[Rows, tuple[NotTested, ...]]:
-    """Return the pairs that could show a loss, and what was left out.
+def drop_untested(rows: Rows, margin: float) -> tuple[Rows, tuple[NotTested, ...]]:
+    """Return the pairs that could show a loss, and the groups that were left out.
 
-    A family, and a length of FEWEST_OF_LENGTH prompts, is also left out if its mean is so low
-    that it could not lose the margin. If nothing could show a loss, all rows are returned, so
+    A family, or a length with FEWEST_OF_LENGTH prompts, is also left out if its mean is so low
+    that it could not lose the margin. If no pair could show a loss, all rows are returned, so
     that the numbers can still be shown.
     """
-    kept = np.ones(len(rows.first), dtype=bool)
+    is_tested = np.ones(len(rows.first), dtype=bool)
     untested = list[NotTested]()
-    for group, here in _untested(rows, margin):
-        kept &= ~here
+    for group, in_group in _untested_groups(rows, margin):
+        is_tested &= ~in_group
         untested.append(group)
-    return (rows.where(kept) if kept.any() else rows), tuple(untested)
+    return (rows.where(is_tested) if is_tested.any() else rows), tuple(untested)
 
 
-def families_left(rows: Rows, untested: tuple[NotTested, ...]) -> tuple[int, int]:
-    """Return how many families are tested, at some length at least, and how many there are."""
+def count_tested(rows: Rows, untested: tuple[NotTested, ...]) -> tuple[int, int]:
+    """Return the number of families with a tested length, and the number of all families."""
     numbers = np.unique(rows.family[~np.isnan(rows.first)]).tolist()
-    gone = {group.family for group in untested if not group.lengths}
-    return sum(rows.names[number] not in gone for number in numbers), len(numbers)
+    untested_families = {group.family for group in untested if not group.lengths}
+    return sum(rows.names[number] not in untested_families for number in numbers), len(numbers)
 
 
-def _untested(rows: Rows, margin: float) -> Iterator[tuple[NotTested, NDArray[np.bool_]]]:
-    """Yield what is not tested in each family, with a mask of its rows."""
+def _untested_groups(rows: Rows, margin: float) -> Iterator[tuple[NotTested, NDArray[np.bool_]]]:
+    """Yield the group that is not tested in each family, if any, with a mask of its rows."""
     measured = ~np.isnan(rows.first)
     for number in np.unique(rows.family[measured]).tolist():
         in_family = rows.family == number

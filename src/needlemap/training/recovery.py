@@ -31,7 +31,7 @@ from needlemap.models.model_files import TOKENIZER, ModelFiles
 from needlemap.models.walk import likelihoods
 from needlemap.settings.reading import configure
 from needlemap.stats import Array
-from needlemap.stats.cube import linearised
+from needlemap.stats.cube import linearise
 from needlemap.stats.intervals import cluster_mean, t_interval
 from needlemap.stats.ratio import ratio_mean
 from needlemap.training.scorer import LEAST_GAIN, first_choice, gains, value_places
@@ -245,7 +245,7 @@ def length_recovery(length_tokens: int, items: Sequence[tuple[int, Row]]) -> Len
     counts = oracle_gains >= LEAST_GAIN
     counted_gains = np.where(counts, gains, nan)
     counted_oracle_gains = np.where(counts, oracle_gains, nan)
-    recovered = ratio_mean(linearised(counted_gains, counted_oracle_gains))
+    recovered = ratio_mean(linearise(counted_gains, counted_oracle_gains))
     accuracy = cluster_mean(first_choices)
     gain_low = gain_high = None
     gain_interval = t_interval(gains)

@@ -24,7 +24,7 @@ from needlemap.stats.pairs import (
     FirstDifference,
     first_difference,
     scores_of,
-    shared,
+    shared_prefix,
     tokens_of,
 )
 from needlemap.stats.rows import JudgedPrompt, Rows
@@ -149,7 +149,7 @@ def moved(first: Record | None, second: Record | None) -> float | None:
     other = second.logprobs if second else None
     if not one or not other:
         return None
-    same = shared(one.tokens, other.tokens)
+    same = shared_prefix(one.tokens, other.tokens)
     is_last = same + 1 == len(one.tokens) == len(other.tokens)
     if is_last and "" in (one.tokens[same], other.tokens[same]):
         same += 1

@@ -40,7 +40,7 @@ from needlemap.servers.storm.storming import StormInRounds, show_nothing
 from needlemap.settings import marked, settings_of
 from needlemap.settings.prices import Prices, price_source
 from needlemap.settings.trust import refuse_untyped_model
-from needlemap.stats.bets import needed
+from needlemap.stats.bets import units_needed
 from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, PASS, exit_code
 from needlemap.text import counted, short, show, tell
 from needlemap.trials import provider_host
@@ -170,7 +170,7 @@ def cost_line(storm: Storm) -> str:
     requests = sum(len(sample.acts) for sample in rounds) / _SAMPLED
     prompt_tokens = sum(act.tokens + _AROUND for sample in rounds for act in sample.acts) / _SAMPLED
     rate = storm.options.wanted
-    needed_families = needed(rate)
+    needed_families = units_needed(rate)
     count = _SPARE * needed_families / families
     settings, calls = storm.resolved.settings, round(count * requests)
     mean_tokens = round(prompt_tokens / requests)

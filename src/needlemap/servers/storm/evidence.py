@@ -18,7 +18,7 @@ from needlemap.servers.storm.moves import Moves
 from needlemap.servers.storm.operations.fresh import Fresh
 from needlemap.servers.storm.outcome import MOVED, UNCOMPARED, RequestOutcome, outcome_of_move
 from needlemap.servers.ways import COARSEST, Move
-from needlemap.stats.bets import Block, log_fallen, log_grown, mean_of_logs
+from needlemap.stats.bets import Block, log_decrease, log_increase, mean_of_logs
 from needlemap.stats.exact import binomial_tail
 
 # Share of an operation's answers that the model must get right, in the storm or alone, for it to
@@ -277,7 +277,7 @@ class Evidence:
         start = self.first_cancel
         if start is not None:
             candidates.append(change_at(lone_prompts, start, event="the first client went away"))
-        for rows, bet in ((lone_prompts, log_grown), (self.fresh_prompts, log_fallen)):
+        for rows, bet in ((lone_prompts, log_increase), (self.fresh_prompts, log_decrease)):
             over_time = change_over_time(rows, bet)
             if over_time is not None:
                 candidates.append(over_time)
@@ -315,7 +315,7 @@ class Evidence:
 
 
 def change_at(
-    lone_prompts: Sequence[tuple[int, bool]], start: int, bet: Bet = log_grown, event: str = ""
+    lone_prompts: Sequence[tuple[int, bool]], start: int, bet: Bet = log_increase, event: str = ""
 ) -> Change:
     """Return how much was lost before a round and since then.
 

@@ -9,7 +9,7 @@ from needlemap.servers.storm.counts import counts_line
 from needlemap.servers.storm.evidence import WEAK, Evidence, Suspect
 from needlemap.servers.storm.outcome import CERTAIN, MOVED
 from needlemap.servers.storm.tally import GOAL, POINTS, Tally
-from needlemap.stats.bets import shown_rate
+from needlemap.stats.bets import detectable_rate
 from needlemap.text import counted
 
 
@@ -194,7 +194,7 @@ def _power_lines(evidence: Evidence, tally: Tally, *, is_by_ways: bool) -> Itera
 
     if evidence.pairs:
         _, gained = evidence.discordant
-        rate = shown_rate(len(evidence.pairs), gained, GOAL)
+        rate = detectable_rate(len(evidence.pairs), gained, GOAL)
         if rate < 1:
             yield (
                 "would have caught with 50 % probability: answers that are lost, endless or empty "
