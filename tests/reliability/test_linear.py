@@ -25,7 +25,7 @@ from needlemap.models import openai
 from needlemap.models.judge import verdict
 from needlemap.models.thinking import parted
 from needlemap.registry import find
-from needlemap.reports.table import plain_markdown
+from needlemap.reports.table import escape_markdown
 from needlemap.secrets import Secrets, hidden, scrub
 from needlemap.tasks import Reference
 from needlemap.text import plain, printable, ungrouped
@@ -82,7 +82,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "a printed line": lambda text: printable(text, line=True),
     "a compared text": plain,
     "numbers": ungrouped,
-    "Markdown": plain_markdown,
+    "Markdown": escape_markdown,
     **{f"scorer {name}": scored(name) for name in (*SCORERS, *MORE)},
 }
 

@@ -14,7 +14,7 @@ import pytest
 
 from needlemap.cluster.slurm import Slurm
 from needlemap.errors import SettingsError
-from needlemap.reports.table import plain_markdown, safe
+from needlemap.reports.table import escape_formula, escape_markdown
 
 NEEDLEMAP = str(Path(sys.executable).with_name("needlemap"))
 RUN = ("run", "--task", "passkey", "--model", "demo/retriever", "--lengths", "400", "-o", "r")
@@ -202,12 +202,12 @@ def test_a_password_in_a_schedulers_address_is_not_shown(needlemap):
 )
 def test_no_cell_is_a_formula_where_semicolons_or_tabs_part_lists(text, cell):
     """German and French spreadsheets cut the line at ';': what stood behind it was run."""
-    assert safe(text) == cell
+    assert escape_formula(text) == cell
 
 
 @pytest.mark.parametrize("text", ["www.evil.example", "WWW.evil.example", "see a@b.c", "x@y@z.com"])
 def test_markdown_makes_no_link_of_an_answers_address(text):
-    shown = plain_markdown(text)
+    shown = escape_markdown(text)
     assert "www." not in shown.replace("\\", "").lower()
     assert all(
         before in "\u2060" for before in shown.replace("\\", "").split("@")[0][-1:] if "@" in shown
@@ -227,7 +227,7 @@ def test_markdown_makes_no_link_of_an_answers_address(text):
 )
 def test_markdown_mentions_nobody_and_closes_no_issue(text, shown):
     """A tracker looks for these in the text that is shown, where no escape is left."""
-    assert plain_markdown(text) == shown
+    assert escape_markdown(text) == shown
 
 
 def test_the_key_of_workers_is_gone_after_a_kill(needlemap):

@@ -14,7 +14,7 @@ import pytest
 from needlemap.errors import NeedlemapError
 from needlemap.records.document import DocumentKind
 from needlemap.records.families import SUITE, SuiteFile, families_of
-from needlemap.reports.kept import kept_report
+from needlemap.reports.kept import finding_report
 from needlemap.reports.page.sheets import size_in
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import to_junit
@@ -101,7 +101,7 @@ def folder_of(path: Path, kind: DocumentKind[Any], content: dict[str, Any]) -> P
 
 def draw(folder: Path) -> None:
     """Draw it in every way. Raises NeedlemapError."""
-    report = kept_report(families_of(folder), {})
+    report = finding_report(families_of(folder), {})
     assert report is not None
     for render in (to_text, to_markdown, lambda report: to_junit([report])):
         render(report)
@@ -132,7 +132,7 @@ def test_waves_are_numbered_as_they_are_there(wave, lines, tmp_path):
     content = STORMED.model_dump(mode="json")
     content["sequence"][1]["wave"] = wave
     folder = folder_of(tmp_path, STORM, content)
-    report = kept_report(families_of(folder), {})
+    report = finding_report(families_of(folder), {})
     assert report is not None
     (table,) = (table for table in report.all_tables if table.key == "time_line")
     assert {row.values["session"]: row.values["waves"] for row in table.rows} == lines

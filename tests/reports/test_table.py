@@ -11,7 +11,14 @@ import pytest
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.records.run_file import RuledScorer, RunFile, RunTokenizer
-from needlemap.reports.table import DataTable, Value, cells_table, csv_text, safe, trials_table
+from needlemap.reports.table import (
+    DataTable,
+    Value,
+    cells_table,
+    csv_text,
+    escape_formula,
+    trials_table,
+)
 
 
 def rows(table: DataTable) -> list[dict[str, Value]]:
@@ -163,4 +170,4 @@ def test_no_line_of_an_answer_is_a_row_or_a_formula(end):
 
 @pytest.mark.parametrize("value", ["-5", "+1e3", "a=b", "", -5, None])
 def test_numbers_and_plain_text_stay(value):
-    assert safe(value) == value
+    assert escape_formula(value) == value

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from needlemap.reports.renderers.heat import broken, plain_summary, terminal_map
-from needlemap.reports.renderers.text import STYLES, _with_word
+from needlemap.reports.renderers.heat import break_line, plain_summary, terminal_map
+from needlemap.reports.renderers.text import STYLES, _colour_word
 from needlemap.reports.run_notes import Tally
 from needlemap.stats.means import Map
 
@@ -123,7 +123,7 @@ def test_long_lines_are_broken_between_words(make_grid: Any) -> None:
         "depth   1k    2k  tokens",
     ]
     assert max(map(len, lines)) <= 24
-    assert broken("  indented words go on here, too", 25) == [
+    assert break_line("  indented words go on here, too", 25) == [
         "  indented words go on",
         "    here, too",
     ]
@@ -147,7 +147,7 @@ def test_axes_have_names_where_there_is_room_for_them(mixed: Map) -> None:
 
 @pytest.mark.parametrize("word", STYLES)
 def test_a_verdicts_word_has_a_colour_and_stays_a_word(word: Any) -> None:
-    line = _with_word(f"{word} check: all found\x1b[31m", word)
+    line = _colour_word(f"{word} check: all found\x1b[31m", word)
     assert line.plain.startswith(f"{word} check: all found")
     assert "\x1b" not in line.plain
     ((start, end, _),) = line.spans

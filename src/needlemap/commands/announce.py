@@ -375,7 +375,7 @@ def show_finding(
     if typed.json:
         show_json(to_json(report) | {"exit_code": code})
     elif brief:
-        show(report.last)
+        show(report.last_line)
     else:
         # The path comes first, because the verdict is the last line.
         if path is not None:

@@ -80,7 +80,7 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     comparison, names = compare_runs(
         families_a,
         families_b,
-        read=runs,
+        run_pairs=runs,
         margin=points,
         wanted=scope_of(typed.scope),
         sequential=typed.sequential,
@@ -89,7 +89,7 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     verdict = None
     if typed.fail_if_answers_differ is not None:
         verdict = same_answers(comparison, typed.fail_if_answers_differ)
-    report = comparison_report(comparison, names, answers=typed.answers, same=verdict)
+    report = comparison_report(comparison, names, answers=typed.answers, same_answers=verdict)
     return show_finding(report, typed)
 
 

@@ -97,13 +97,13 @@ def _with_default(option: Parameter) -> str:
 def _list_runs(folder: Path) -> None:
     """Print a table of the runs in a folder and below. Raises SettingsError without a run."""
     # This import is late because only runs need statistics.
-    from needlemap.reports.run_report import listed, runs_below
+    from needlemap.reports.run_report import run_row, runs_below
 
     if not folder.is_dir():
         raise SettingsError(
             f"No folder at '{folder}'. Where do runs lie? Type: needlemap list runs FOLDER"
         )
-    rows = [listed(path) for path in runs_below(folder)]
+    rows = [run_row(path) for path in runs_below(folder)]
     if not rows:
         raise SettingsError(
             f"No run in '{folder}' or below. Type another folder, or make one: needlemap run"

@@ -22,7 +22,7 @@ from needlemap.reports import points_wide
 from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.goldens import check_size, size_label
-from needlemap.reports.kept import kept_report
+from needlemap.reports.kept import finding_report
 from needlemap.reports.page.summary import pause_garbage_collector, write_page
 from needlemap.reports.pairing import margin_share
 from needlemap.reports.renderers import markdown
@@ -184,7 +184,7 @@ def _check_report(runs: Sequence[Path]) -> Report | None:
     families = families_of(runs[0])
     if len(runs) != 1 or families.is_plain:
         return None
-    return kept_report(families, read_families(families))
+    return finding_report(families, read_families(families))
 
 
 def _freeze(runs: Sequence[Path], typed: ReportFlags) -> None:
@@ -262,7 +262,7 @@ def _run_fields(path: Path, rules: tuple[str, ...] | None) -> dict[str, Any]:
 def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> None:
     """Print the table of a run with several families, or the report of its ab or check."""
     runs = read_families(families)
-    show_report(kept_report(families, runs) or suite_report(families, runs, rules))
+    show_report(finding_report(families, runs) or suite_report(families, runs, rules))
 
 
 def folders_of(paths: Sequence[Path]) -> list[Path]:

@@ -28,8 +28,8 @@ from needlemap.records.run_file import RunFile
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.labels import percent_of, unique_names
 from needlemap.reports.page.payload import fact_rows, value_text
-from needlemap.reports.summary import held_by
-from needlemap.reports.table import DataTable, cells_table, markdown_table, plain_markdown
+from needlemap.reports.summary import effective_lengths_by
+from needlemap.reports.table import DataTable, cells_table, escape_markdown, markdown_table
 from needlemap.stats.effective import RULES, effective_length
 from needlemap.text import printable
 
@@ -117,7 +117,7 @@ def _effective_lengths(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[st
 
     If the score holds at all tested lengths, yield the longest; if it never did, yield 0.
     """
-    for effective in held_by(partial(effective_length, run.cube), rules):
+    for effective in effective_lengths_by(partial(effective_length, run.cube), rules):
         if effective.value is None:
             continue
         name = f"effective_length/{effective.rule.name.replace(':', '_')}"
@@ -263,8 +263,8 @@ def _text_value(tag: str, text: str) -> Any:
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table whose values are plain text."""
-    plain_head = [plain_markdown(text) for text in head]
-    plain_rows = [[plain_markdown(text) for text in row] for row in rows]
+    plain_head = [escape_markdown(text) for text in head]
+    plain_rows = [[escape_markdown(text) for text in row] for row in rows]
     return markdown_table(plain_head, plain_rows)
 
 

@@ -34,13 +34,13 @@ def haystacks_label(clusters: int) -> str:
 
 def p_text(overall: Difference) -> str:
     """Return p, the test it is of, and how small it could be at all."""
-    least = ""
+    least_p = ""
     if overall.flipped and overall.least_p > 0.01:
-        least = f"; least possible {p_label(overall.least_p)}"
-    return f"p={p_label(overall.p)} ({tested_by(overall)}{least})"
+        least_p = f"; least possible {p_label(overall.least_p)}"
+    return f"p={p_label(overall.p)} ({test_name(overall)}{least_p})"
 
 
-def tested_by(overall: Difference) -> str:
+def test_name(overall: Difference) -> str:
     """Return the test that a p is of."""
     if not overall.flipped:
         return "exact McNemar, which takes prompts as independent"
@@ -56,8 +56,8 @@ def answers_line(families: Sequence[AnswerPairs]) -> str:
     if not n:
         were_given = any(pairs.nats for pairs in families)
         return f"answers: none, {'the models were given them' if were_given else 'A has none'}"
-    unanswered = f", {without_answer} of them without an answer of B" if without_answer else ""
-    share = f" ({score_label(differing / n)} %{unanswered})" if differing else ""
+    unanswered_note = f", {without_answer} of them without an answer of B" if without_answer else ""
+    share = f" ({score_label(differing / n)} %{unanswered_note})" if differing else ""
     return (
         f"answers: {n - differing:,} of {counted(n, 'pair')} identical, {differing:,} differ{share}"
     )
@@ -71,8 +71,8 @@ def answers_lines(pairs: AnswerPairs) -> list[str]:
     lines = [
         f"first answers that differ, in the order asked ({min(SHOWN, pairs.differing)} shown):"
     ]
-    for changed in pairs.changed[:SHOWN]:
-        lines += _changed_lines(changed)
+    for answer in pairs.changed[:SHOWN]:
+        lines += _changed_answer_lines(answer)
     # Samples of a log have neither lengths nor depths.
     if any(pairs.by_length):
         lengths = length_labels([*pairs.by_length])
@@ -94,24 +94,24 @@ def place_label(place: Place) -> str:
     return f"length {length}, depth {percent(depth):g}, repeat {repeat}"
 
 
-def _changed_lines(changed: ChangedAnswer) -> list[str]:
-    place = place_label(changed.place)
-    difference = changed.difference
-    if not changed.place[1]:
-        place = f"sample {changed.question[:_INPUT_SHOWN]!r}"
+def _changed_answer_lines(answer: ChangedAnswer) -> list[str]:
+    place = place_label(answer.place)
+    difference = answer.difference
+    if not answer.place[1]:
+        place = f"sample {answer.question[:_INPUT_SHOWN]!r}"
     if difference is None:
         return [f"  {place}: B gave no answer"]
     token = "" if difference.token is None else f", at token {difference.token + 1}"
     return [
         f"  {place}: the same for {counted(difference.character, 'character')}{token}",
-        f"    A  {_around(difference, difference.first)}{_token(difference.first_token)}",
-        f"    B  {_around(difference, difference.second)}{_token(difference.second_token)}",
+        f"    A  {_excerpt(difference, difference.first)}{_token(difference.first_token)}",
+        f"    B  {_excerpt(difference, difference.second)}{_token(difference.second_token)}",
     ]
 
 
-def _around(difference: FirstDifference, rest: str) -> str:
+def _excerpt(difference: FirstDifference, continuation: str) -> str:
     """Return the text before, a bar, and how one answer continues."""
-    return f"{difference.before!r} | {rest!r}"
+    return f"{difference.before!r} | {continuation!r}"
 
 
 def _token(token: Token | None) -> str:

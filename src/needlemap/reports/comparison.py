@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from needlemap.stats.difference import Difference
     from needlemap.stats.judging import Loss, PairedLoss
 
-# Cells shown.
+# Cells that are listed as those that changed most.
 EXPLORED = 5
 LOSSES = (
     Column("score_a", "A", PERCENT),
@@ -72,14 +72,14 @@ LOSSES = (
 )
 
 
-def _ends(row: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the interval of a row, if it has one."""
+def _row_interval(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the interval of a row, or None if it has none."""
     return None if row["low"] is None else (row["low"], row["high"])
 
 
 # Means of unknown numbers of answers have none of these.
 TESTED = (
-    Column("interval", "interval", ENDS, of=_ends),
+    Column("interval", "interval", ENDS, of=_row_interval),
     Column("n", "pairs", COUNT),
     Column("p_holm", "p", P),
 )
@@ -87,27 +87,31 @@ CELLS = (Column("depth_percent", unit=DEPTH), Column("loss", unit=LOSS))
 
 
 def comparison_report(
-    comparison: Comparison, names: Names, answers: bool = False, same: Verdict | None = None
+    comparison: Comparison, names: Names, answers: bool = False, same_answers: Verdict | None = None
 ) -> Report:
     """Return the report of a comparison.
 
-    answers: whether to list every answer that differs, not only the first ones. same: the verdict
-    on how many answers are the same, if one was asked for. The more serious of two verdicts is the
-    report's.
+    answers: whether to list every answer that differs, not only the first ones. same_answers: the
+    verdict on how many answers are the same, if one was asked for. If there are two verdicts, the
+    more serious one is the report's.
     """
-    paired, only = comparison.paired, comparison.only
+    paired, family = comparison.paired, comparison.only
     verdicts = {}
     if comparison.is_judged:
         name = f"a loss below {margin_label(paired.margin)} points"
         verdicts[name] = verdict_of(paired, names.short)
-    if same is not None:
-        verdicts["the same answers"] = same
-    ordered = most_serious(verdicts.values())
+    if same_answers is not None:
+        verdicts["the same answers"] = same_answers
+    verdicts_by_weight = most_serious(verdicts.values())
     loss = loss_line(paired, names.short)
 
     parts: list[Fact | Table | Parts] = [Fact(said=names_text(names))]
-    parts += _family(only, names, answers) if only else _families(comparison, names, answers)
-    parts.append(_noise(comparison.noise))
+    parts += (
+        _family_parts(family, names, answers)
+        if family
+        else _suite_parts(comparison, names, answers)
+    )
+    parts.append(_noise_fact(comparison.noise))
     parts += [Fact(said=line) for line in answers_text(comparison, answers)]
     if paired.sequential:
         parts += [Fact(said=line) for line in looks_line(paired)]
@@ -118,14 +122,14 @@ def comparison_report(
             f"{count} families' verdicts are {count} chances to err: go by the one on their mean"
         )
         parts.append(Fact(said=caution))
-    if same is not None and not comparison.is_judged:
+    if same_answers is not None and not comparison.is_judged:
         parts.append(Fact(said=loss))
-    parts += [Fact(said=verdict.line("compare")) for verdict in ordered[1:]]
+    parts += [Fact(said=verdict.line("compare")) for verdict in verdicts_by_weight[1:]]
     return Report(
         kind="compare",
         title=f"{names.second} against {names.first}",
         parts=tuple(parts),
-        verdict=ordered[0] if ordered else None,
+        verdict=verdicts_by_weight[0] if verdicts_by_weight else None,
         claims=tuple(
             Claim(name, verdict.word, verdict.line("compare")) for name, verdict in verdicts.items()
         ),
@@ -134,7 +138,7 @@ def comparison_report(
 
 
 def looks_line(paired: PairedLoss) -> list[str]:
-    """Return what a verdict of several looks rests on."""
+    """Return a line on the units that a verdict of several looks has seen."""
     decision = ""
     if paired.after is not None:
         decision = f"; decided after {counted(paired.after, paired.unit)}"
@@ -145,10 +149,10 @@ def looks_line(paired: PairedLoss) -> list[str]:
     ]
 
 
-def answers_text(comparison: Comparison, whole: bool) -> list[str]:
-    """Return how many answers are the same, and how far they moved in nats, by family.
+def answers_text(comparison: Comparison, with_list: bool) -> list[str]:
+    """Return lines on how many answers are the same, and how far they moved in nats, by family.
 
-    whole: whether to list those that differ too.
+    with_list: whether to list the answers that differ too.
     """
     if not comparison.answers:
         return []
@@ -156,7 +160,7 @@ def answers_text(comparison: Comparison, whole: bool) -> list[str]:
     for name, family in comparison.families.items():
         if family.answers is None:
             continue
-        family_lines = answers_lines(family.answers) if whole else []
+        family_lines = answers_lines(family.answers) if with_list else []
         family_lines += nats_lines(family.answers.nats)
         if name and family_lines:
             lines.append(f"{name}:")
@@ -165,7 +169,7 @@ def answers_text(comparison: Comparison, whole: bool) -> list[str]:
 
 
 def names_text(names: Names) -> str:
-    """Return which two runs are compared, in what they differ, and notes on them."""
+    """Return the names of the two runs, the settings in which they differ, and notes on them."""
     lines = [f"A  {names.first}", f"B  {names.second}"]
     if names.differ:
         lines.append(f"differ in {names.differ}")
@@ -175,7 +179,7 @@ def names_text(names: Names) -> str:
 
 
 def _left_out_families(names: Names) -> list[str]:
-    """Return a line on the families that only one run has started."""
+    """Return a line for each run that alone has started some families."""
     return [
         f"left out, as only {run} has begun them: {', '.join(families)}"
         for run, families in (("A", names.only_first), ("B", names.only_second))
@@ -183,17 +187,18 @@ def _left_out_families(names: Names) -> list[str]:
     ]
 
 
-def _families(
+def _suite_parts(
     comparison: Comparison, names: Names, answers: bool
 ) -> Iterator[Fact | Table | Parts]:
-    """Yield a row a family, and the mean over them."""
+    """Yield a table with a row for each family, the mean over them, and each one's report."""
     overall = comparison.overall
     count = len(comparison.families)
     unplaced = all(map(_is_unplaced, comparison.families.values()))
-    tested = comparison.paired.families[0] or count
-    of_all = "" if tested == count else f" of {count}"
+    tested_count = comparison.paired.families[0] or count
+    of_all = "" if tested_count == count else f" of {count}"
     heading = (
-        f"mean over {tested}{of_all} families, each counting the same, however many pairs it has:"
+        f"mean over {tested_count}{of_all} families, each counting the same, however many pairs "
+        f"it has:"
     )
     counted_lines = [
         means_label(overall),
@@ -202,13 +207,13 @@ def _families(
     ]
     mean_lines = counted_lines if comparison.counted else [means_label(overall)]
     yield _family_table(comparison)
-    yield from _whole_facts(comparison, names, [heading, *mean_lines])
+    yield from _shared_facts(comparison, names, [heading, *mean_lines])
     yield Fact("answers", answers_counts(comparison.answers))
     yield Fact("only_a", list(names.only_first))
     yield Fact("only_b", list(names.only_second))
     reports = {}
     for name, family in comparison.families.items():
-        parts = _family(family, names.families[name], answers)
+        parts = _family_parts(family, names.families[name], answers)
         p_holm = Fact("p_holm", comparison.adjusted_p[name])
         verdict = verdict_of(family.paired, names.short) if comparison.is_judged else None
         reports[name] = Report("compare", name, (*parts, p_holm), verdict)
@@ -216,11 +221,11 @@ def _families(
 
 
 def _family_table(comparison: Comparison) -> Table:
-    """Return a row a family, for people and frames: programs have a report of each."""
+    """Return a table with a row for each family, without a key: programs get their reports."""
     rows = []
     for name, family in comparison.families.items():
         word = {"word": family.paired.word} if comparison.is_judged else {}
-        values = {"family": name, **word, **_values(family.overall, family.paired.loss)}
+        values = {"family": name, **word, **_loss_values(family.overall, family.paired.loss)}
         rows.append(Row(values | {"p_holm": comparison.adjusted_p[name]}, to=name))
     columns = [Column("family", "family")]
     if comparison.is_judged:
@@ -233,11 +238,13 @@ def _family_table(comparison: Comparison) -> Table:
     return Table("", tuple(columns), tuple(rows), title=f"by family{note}:")
 
 
-def _family(comparison: FamilyComparison, names: Names, answers: bool) -> Iterator[Fact | Table]:
-    """Yield how one family was judged, and its lengths and cells."""
+def _family_parts(
+    comparison: FamilyComparison, names: Names, answers: bool
+) -> Iterator[Fact | Table]:
+    """Yield the loss of one family, and its tables of lengths and cells."""
     overall = comparison.overall
     unplaced = _is_unplaced(comparison)
-    left_out = _left_out(comparison)
+    left_out = _left_out_text(comparison)
     if comparison.counted:
         lines = [
             f"{overall.n} pairs{_of_haystacks(overall, unplaced)}{left_out}",
@@ -246,7 +253,7 @@ def _family(comparison: FamilyComparison, names: Names, answers: bool) -> Iterat
         ]
     else:
         lines = [f"{overall.n} means in both{left_out}", means_label(overall)]
-    yield from _whole_facts(comparison, names, lines)
+    yield from _shared_facts(comparison, names, lines)
     most_answers = None if answers else SHOWN
     yield Fact("answers", comparison.answers and answers_json(comparison.answers, most_answers))
     yield Fact("dropped", comparison.dropped)
@@ -254,16 +261,16 @@ def _family(comparison: FamilyComparison, names: Names, answers: bool) -> Iterat
     yield Fact("only_b", comparison.only_second)
     power = comparison.power
     yield Fact("power", {"sure_loss": power.sure, "fail": power.fail})
-    yield _lengths(comparison)
+    yield _length_table(comparison)
     yield Table("cells", CELLS, tuple(map(_cell, comparison.cells)))
     if comparison.counted:
-        changed = [] if unplaced else _changed(comparison)
-        for line in [*changed, *_ran_on(comparison.ran_on), _power_line(comparison)]:
+        change_lines = [] if unplaced else _most_changed_line(comparison)
+        for line in [*change_lines, *_overrun_notes(comparison.ran_on), _power_line(comparison)]:
             yield Fact(said=line)
 
 
 def _power_line(comparison: FamilyComparison) -> str:
-    """Return how many pairs each verdict takes; one number for each meaning."""
+    """Return a line on the pairs that there are, and those that each verdict takes."""
     margin, power = comparison.paired.margin or 0.01, comparison.power
     parts = [least_label(comparison.paired, graded=comparison.graded)]
     if power.fail is not None:
@@ -272,7 +279,7 @@ def _power_line(comparison: FamilyComparison) -> str:
     return f"pairs: you have {comparison.overall.n:,}; {'; '.join(filter(None, parts))}"
 
 
-def _ran_on(counts: tuple[int, int]) -> list[str]:
+def _overrun_notes(counts: tuple[int, int]) -> list[str]:
     """Return a note on answers that count as wrong because they did not stop."""
     return [
         f"note: {counted(count, 'answer')} of {side} ran on to the end of the budget where "
@@ -299,20 +306,20 @@ def means_label(overall: Difference) -> str:
     return f"A {score_label(overall.first)}, B {score_label(overall.second)}"
 
 
-def _lengths(comparison: FamilyComparison) -> Table:
-    """Return a row a length.
+def _length_table(comparison: FamilyComparison) -> Table:
+    """Return a table with a row for each length.
 
-    A single one is for programs alone: its loss is that of the whole.
+    If there is only one, people do not see it, because its loss is that of the whole.
     """
-    lengths, tested = comparison.lengths, comparison.counted
-    shown = len(lengths) > 1 or not tested
+    lengths, has_tests = comparison.lengths, comparison.counted
+    is_shown = len(lengths) > 1 or not has_tests
     rows = []
     for row in lengths:
-        values = {"length_tokens": row.length_tokens, **_values(row.difference, row.loss)}
-        rows.append(Row(values | {"p_holm": row.adjusted_p}, shown=shown))
+        values = {"length_tokens": row.length_tokens, **_loss_values(row.difference, row.loss)}
+        rows.append(Row(values | {"p_holm": row.adjusted_p}, shown=is_shown))
     columns = [Column("length_tokens", "length", LENGTH), *LOSSES]
     note = ""
-    if tested:
+    if has_tests:
         columns += TESTED
         note = f" (p by Holm's correction over {len(rows)}; intervals of one length each)"
     return Table("lengths", tuple(columns), tuple(rows), title=f"by length{note}:")
@@ -325,19 +332,19 @@ def _cell(cell: CellChange) -> Row:
     return Row(place | {"loss": cell.loss} | counts | {"p_uncorrected": cell.p}, shown=False)
 
 
-def _changed(comparison: FamilyComparison) -> list[str]:
+def _most_changed_line(comparison: FamilyComparison) -> list[str]:
     """Return the cells that changed most: a hint where to look, which proves nothing."""
-    changed = [cell for cell in comparison.cells if cell.loss]
-    if not changed:
+    changed_cells = [cell for cell in comparison.cells if cell.loss]
+    if not changed_cells:
         return []
     lengths = length_labels([row.length_tokens for row in comparison.lengths])
     depths = depth_labels(sorted({cell.depth for cell in comparison.cells}))
-    most_changed = sorted(changed, key=_by_change)[:EXPLORED]
+    cells_shown = sorted(changed_cells, key=_by_change)[:EXPLORED]
     places = {depth: f" at {label}" if len(depths) > 1 else "" for depth, label in depths.items()}
     labels = [
         f"{lengths[cell.length_tokens]}{places[cell.depth]} {loss_label(cell.loss)} (n={cell.n:,}, "
         f"p={p_label(cell.p)})"
-        for cell in most_changed
+        for cell in cells_shown
     ]
     cells = ", ".join(labels)
     return [f"loss of the cells that changed most (exploration, not corrected): {cells}"]
@@ -347,8 +354,8 @@ def _by_change(cell: CellChange) -> tuple[float, float]:
     return cell.p, -abs(cell.loss)
 
 
-def _noise(noise: Noise | None) -> Fact:
-    """Return how far further runs of A's model spread, if any were given."""
+def _noise_fact(noise: Noise | None) -> Fact:
+    """Return the fact on how far further runs of A's model spread, if any were given."""
     if noise is None:
         return Fact("noise")
     value = asdict(noise) | {"largest": percent(noise.largest)}
@@ -360,7 +367,7 @@ def _noise(noise: Noise | None) -> Fact:
     return Fact("noise", value, sentence)
 
 
-def _left_out(comparison: FamilyComparison) -> str:
+def _left_out_text(comparison: FamilyComparison) -> str:
     counts = (
         (comparison.dropped, "without both scores"),
         (comparison.only_first, "trials of A alone"),
@@ -369,12 +376,12 @@ def _left_out(comparison: FamilyComparison) -> str:
     return "".join(f"; {count} {description}" for count, description in counts if count)
 
 
-def _whole_facts(
+def _shared_facts(
     comparison: Comparison | FamilyComparison, names: Names, lines: Sequence[str]
 ) -> Iterator[Fact]:
     """Yield the facts of any comparison: its runs, its loss, and both means.
 
-    lines: what people read of these.
+    lines: the words of these facts for people.
     """
     overall, paired = comparison.overall, comparison.paired
     yield from keyed({"a": names.first, "b": names.second, "differ": names.differ})
@@ -386,7 +393,7 @@ def _whole_facts(
     yield from keyed({"graded": comparison.graded, "counted": comparison.counted})
 
 
-def _values(difference: Difference, loss: Loss | None) -> dict[str, Any]:
+def _loss_values(difference: Difference, loss: Loss | None) -> dict[str, Any]:
     """Return a loss and what it is of, by the columns of its row."""
     return {
         "score_a": difference.first,

@@ -106,7 +106,7 @@ def threshold_verdict(mean: MeanScore, threshold: float) -> Verdict:
     FAIL: the upper end is below it. SUSPECT: the mean is below it, or a length is.
     """
     if mean.score is None:
-        return Verdict(NO_RESULT, "no answer was scored", next=_missing(mean.missing))
+        return Verdict(NO_RESULT, "no answer was scored", next=_missing_advice(mean.missing))
     word = row_word(
         fails=mean.high is not None and mean.high < threshold,
         passes=mean.lowest is not None and mean.lowest >= threshold - 1e-9,
@@ -123,11 +123,11 @@ def threshold_verdict(mean: MeanScore, threshold: float) -> Verdict:
         claim=f"mean {score_label(mean.score / 100)} %{ends}, wanted {threshold:g}",
         evidence=evidence,
         scope="these prompts",
-        next="" if word in ("PASS", "FAIL") else _missing(mean.missing) or advice,
+        next="" if word in ("PASS", "FAIL") else _missing_advice(mean.missing) or advice,
     )
 
 
-def _missing(count: int) -> str:
+def _missing_advice(count: int) -> str:
     """Return what to do about trials without a score; '' without any."""
     if not count:
         return ""
@@ -139,26 +139,28 @@ def mean_of(path: str | Path, threshold: float) -> MeanScore:
     families = families_of(path)
     runs = read_families(families)
     mean = overall_of(families, runs)
-    missing = sum(run.map.missing for run in runs.values() if run is not None)
+    missing_count = sum(run.map.missing for run in runs.values() if run is not None)
     if mean is None:
-        return MeanScore(None, None, None, missing=missing, lowest=None, below=())
+        return MeanScore(None, None, None, missing=missing_count, lowest=None, below=())
 
     by_length = means_of(families, runs)
-    below = [length for length, row in by_length.items() if 100 * row.score < threshold - 1e-9]
+    low_lengths = [
+        length for length, row in by_length.items() if 100 * row.score < threshold - 1e-9
+    ]
     lowest = None
     if mean.low is not None:
-        lowest = 100 * (mean.low - _lost(score_weights(families), runs))
+        lowest = 100 * (mean.low - _largest_drop(score_weights(families), runs))
     return MeanScore(
         score=percent_of(mean.score),
         low=percent_of(mean.low),
         high=percent_of(mean.high),
-        missing=missing,
+        missing=missing_count,
         lowest=lowest,
-        below=tuple(sorted(below)),
+        below=tuple(sorted(low_lengths)),
     )
 
 
-def _lost(weights: Mapping[str, float], runs: Mapping[str, Loaded | None]) -> float:
+def _largest_drop(weights: Mapping[str, float], runs: Mapping[str, Loaded | None]) -> float:
     """Return by how much the score would sink if every trial without one were wrong, a share.
 
     weights: of the families that count.

@@ -15,31 +15,31 @@ from needlemap.stats.tested import count_tested, drop_untested
 
 
 def check_size(families: Mapping[str, Loaded | None], margin: float) -> None:
-    """Raise SettingsError if not even equal answers to a golden's prompts could pass.
+    """Raise SettingsError if not even equal answers to a golden's prompts could pass a margin.
 
     margin: a share.
     """
     all_rows = Rows.of(_prompts(families))
     rows, untested = drop_untested(all_rows, margin)
-    tested, count = count_tested(all_rows, untested)
+    tested_count, count = count_tested(all_rows, untested)
     points = margin_label(margin)
-    if 2 * tested < count or not tested:
+    if 2 * tested_count < count or not tested_count:
         raise SettingsError(
             f"A golden of these answers cannot show a loss of {points} points: "
             f"{untested_label(untested)}."
         )
-    pairs, least = len(rows.first), least_pairs(margin, graded=rows.graded)
-    if pairs < least:
+    pairs, least_count = len(rows.first), least_pairs(margin, graded=rows.graded)
+    if pairs < least_count:
         raise SettingsError(
-            f"A margin of {points} points takes {least:,} prompts that the reference mostly gets "
-            f"right, and this golden has {pairs:,}: not even equal answers would pass. Run it with "
-            f"{ceil(least / max(1, pairs))} times the --repeats, or give a margin of "
+            f"A margin of {points} points takes {least_count:,} prompts that the reference mostly "
+            f"gets right, and this golden has {pairs:,}: not even equal answers would pass. Run it "
+            f"with {ceil(least_count / max(1, pairs))} times the --repeats, or give a margin of "
             f"{least_margin(pairs, graded=rows.graded):g} points or more."
         )
 
 
 def size_label(families: Mapping[str, Loaded | None]) -> str:
-    """Return the least margin for which a golden has enough prompts."""
+    """Return a phrase on the least margin for which a golden has enough prompts."""
     rows = Rows.of(_prompts(families))
     least = least_margin(len(rows.first), graded=rows.graded)
     return f"enough prompts for margins from {least:g} points on"

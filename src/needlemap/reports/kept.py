@@ -28,11 +28,13 @@ class Finding:
         raise NotImplementedError
 
 
-def kept_report(families: Families, read: Mapping[str, Loaded | None]) -> Report | None:
+def finding_report(
+    families: Families, runs_by_family: Mapping[str, Loaded | None]
+) -> Report | None:
     """Return the report, or None for a run or a suite.
 
     read: its families by name. Raises NeedlemapError.
     """
     if families.kind not in installed("findings"):
         return None
-    return find_kind("findings", families.kind, Finding)().report(families, read)
+    return find_kind("findings", families.kind, Finding)().report(families, runs_by_family)

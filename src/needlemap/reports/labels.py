@@ -57,7 +57,7 @@ def depth_labels(depths: Sequence[float]) -> dict[float, str]:
     """
     is_exact = all(percent(depth) == round(percent(depth), 1) for depth in depths)
     for digits in range(1 if is_exact else 0, 7):
-        labels = {depth: f"{_trimmed(percent(depth), digits)}%" for depth in depths}
+        labels = {depth: f"{_trim_zeros(percent(depth), digits)}%" for depth in depths}
         if len(set(labels.values())) == len(labels):
             return labels
     return {depth: f"{percent(depth):g}%" for depth in depths}
@@ -300,11 +300,11 @@ def _compact(length: int, extra: int) -> str:
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if length >= size:
             value = length / size
-            return _trimmed(value, extra + (1 if value < 10 else 0)) + unit
+            return _trim_zeros(value, extra + (1 if value < 10 else 0)) + unit
     return str(length)
 
 
-def _trimmed(value: float, digits: int) -> str:
+def _trim_zeros(value: float, digits: int) -> str:
     text = f"{value:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

@@ -28,7 +28,7 @@ from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile
-from needlemap.reports.renderers.heat import broken, terminal_map
+from needlemap.reports.renderers.heat import break_line, terminal_map
 from needlemap.reports.run_notes import Tally
 from needlemap.stats.means import Map
 from needlemap.text import printable, show
@@ -283,9 +283,9 @@ class LiveMap(MapView):
         rows = max(1, self._console.height - _LINES_AROUND)
         parts = [terminal_map(self.map, max_rows=rows)]
         if self.failures:
-            lines = broken(list(self.failures.values())[-1], self._console.width)
-            more = " …" if len(lines) > _FAILURE_LINES else ""
-            parts.append(Text("\n".join(lines[:_FAILURE_LINES]) + more, style="red"))
+            lines = break_line(list(self.failures.values())[-1], self._console.width)
+            dots = " …" if len(lines) > _FAILURE_LINES else ""
+            parts.append(Text("\n".join(lines[:_FAILURE_LINES]) + dots, style="red"))
         if self.standing:
             parts.append(Text(self.standing, no_wrap=True, overflow="ellipsis"))
         bar = self.tally.bar(self._console.width)

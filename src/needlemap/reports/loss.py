@@ -49,13 +49,13 @@ def loss_line(paired: PairedLoss, names: Names = A_AND_B) -> str:
 
     For example 'B loses 13.3 points (2.1 to 23.2), 60 pairs at 1k, 4k; these prompts'.
     """
-    parts = [_loss(paired, names[1]), *_evidence(paired, names)]
+    parts = [_loss_text(paired, names[1]), *_evidence(paired, names)]
     return "; ".join([", ".join(parts), scope_label(paired)])
 
 
 def verdict_of(paired: PairedLoss, names: Names = A_AND_B) -> Verdict:
     """Return the verdict: the loss and the margin, the pairs, their scope, and what is next."""
-    claim = _loss(paired, names[1])
+    claim = _loss_text(paired, names[1])
     if paired.loss is not None and paired.word == PASS:
         interval = (
             f"{loss_label(paired.loss.value)} ({ends_label(paired.loss.low, paired.loss.high)})"
@@ -68,11 +68,11 @@ def verdict_of(paired: PairedLoss, names: Names = A_AND_B) -> Verdict:
         claim=claim,
         evidence=", ".join(_evidence(paired, names)),
         scope=scope_label(paired),
-        next="" if paired.is_decided else "; ".join(_next(paired)),
+        next="" if paired.is_decided else "; ".join(_next_steps(paired)),
     )
 
 
-def _loss(paired: PairedLoss, name: str) -> str:
+def _loss_text(paired: PairedLoss, name: str) -> str:
     """Return the loss in words: 'B loses 13.3 points (2.1 to 23.2)'."""
     if not paired.counted:
         return MEANS
@@ -106,11 +106,11 @@ def scope_label(paired: PairedLoss) -> str:
 
 def measured_label(measured: tuple[str, str]) -> list[str]:
     """Return when the answers came; nothing if records do not show it."""
-    first, last = (moment[:16].replace("T", " ") for moment in measured)
-    if not first:
+    start, end = (moment[:16].replace("T", " ") for moment in measured)
+    if not start:
         return []
-    same_day = last.removeprefix(first[:10]).strip()
-    return [f"measured {first}{'' if last == first else f' to {same_day}'} UTC"]
+    same_day = end.removeprefix(start[:10]).strip()
+    return [f"measured {start}{'' if end == start else f' to {same_day}'} UTC"]
 
 
 def lost_label(row: LostLength) -> str:
@@ -119,10 +119,10 @@ def lost_label(row: LostLength) -> str:
     lengths = f"lengths {labels[0]} to {labels[-1]}" if len(labels) > 1 else "".join(labels)
     lengths = f"length {lengths}" if len(labels) == 1 else lengths
     place = ", ".join(filter(None, (row.family, lengths)))
-    gained = f", {row.gained} gained" if row.gained else ""
-    missing = f", {row.missing} of them not answered" if row.missing else ""
+    gained_note = f", {row.gained} gained" if row.gained else ""
+    missing_note = f", {row.missing} of them not answered" if row.missing else ""
     certainty = ", surely some" if row.sure else ""
-    return f"{place}: {row.lost} of {row.n} lost{gained}{missing}{certainty}"
+    return f"{place}: {row.lost} of {row.n} lost{gained_note}{missing_note}{certainty}"
 
 
 def untested_label(untested: tuple[NotTested, ...]) -> str:
@@ -162,7 +162,7 @@ def _missing_label(missing: Missing, names: Names) -> str:
     )
 
 
-def _next(paired: PairedLoss) -> list[str]:
+def _next_steps(paired: PairedLoss) -> list[str]:
     """Return what a verdict that is open lacks."""
     if paired.floored:
         return [FLOORED]
@@ -184,8 +184,8 @@ def _next(paired: PairedLoss) -> list[str]:
     return _more_pairs(paired)
 
 
-def _more_haystacks(more: int | None) -> list[str]:
-    return [f"about {more:,} more haystacks decide if they go on so"] if more else []
+def _more_haystacks(count: int | None) -> list[str]:
+    return [f"about {count:,} more haystacks decide if they go on so"] if count else []
 
 
 def _more_pairs(paired: PairedLoss) -> list[str]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MARGIN = 2.0
 
 # Families that two runs have started, as they were read.
-Both = Mapping[str, tuple[Loaded, Loaded]]
+RunPairs = Mapping[str, tuple[Loaded, Loaded]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +59,19 @@ class Names:
     short: tuple[str, str] = ("A", "B")
 
 
-def load_both(first: Families, second: Families) -> Both:
-    """Read the families that two runs have started. Raises NeedlemapError if there is none."""
+def load_both(first: Families, second: Families) -> RunPairs:
+    """Read the families that two runs have started, or raise NeedlemapError if there is none."""
     return {
         name: (load_run(first.folder(name)), load_run(second.folder(name)))
-        for name in _in_both(first, second)
+        for name in _common_families(first, second)
     }
 
 
-def labelled(runs: Both, labels: Sequence[str]) -> Both:
-    """Return the same under other names, if there are any, for the first and the second of each.
+def relabel(runs: RunPairs, labels: Sequence[str]) -> RunPairs:
+    """Return pairs of runs with other labels for the first and the second run of each pair.
 
-    Raises SettingsError for another number of labels.
+    Without labels the pairs are unchanged. If there are not two different labels, SettingsError is
+    raised.
     """
     if not labels:
         return runs
@@ -79,52 +80,53 @@ def labelled(runs: Both, labels: Sequence[str]) -> Both:
             f"--label names both runs, differently: give it twice, got {', '.join(labels)}."
         )
     return {
-        name: (_labelled(first, labels[0]), _labelled(second, labels[1]))
+        name: (_relabel_run(first, labels[0]), _relabel_run(second, labels[1]))
         for name, (first, second) in runs.items()
     }
 
 
 def load_any(
     first: Families, second: Families, labels: Sequence[str] = (), metric: str = ""
-) -> Both:
-    """Return what two runs, or two logs of other tools or folders of these, have in common.
+) -> RunPairs:
+    """Return the families that two runs, or two logs of other tools, have in common.
 
-    Of logs each task is a family, '' the only one. labels: other names of the two. metric: of logs
-    with several.
+    In logs each task is a family. If there is only one, its name is ''. labels: other names of the
+    two runs. metric: the score to take from logs with several.
 
-    Raises NeedlemapError if they have nothing in common, SettingsError for what means nothing.
+    If they have no family in common, NeedlemapError is raised; if labels or metric mean nothing
+    here, SettingsError.
     """
     if reader_of(first.path) or reader_of(second.path):
-        return labelled(_tasks_of_both(first.path, second.path, metric), labels)
+        return relabel(_tasks_of_both(first.path, second.path, metric), labels)
     if metric:
         raise SettingsError(
             "--metric is of logs of Inspect and lm-evaluation-harness, and these are runs."
         )
-    return labelled(load_both(first, second), labels)
+    return relabel(load_both(first, second), labels)
 
 
-def _tasks_of_both(first: Path, second: Path, metric: str) -> Both:
+def _tasks_of_both(first: Path, second: Path, metric: str) -> RunPairs:
     if first.resolve() == second.resolve():
         raise SettingsError(f"Log '{first}' is given twice. Give two.")
     first_tasks = _tasks(first, metric)
     second_tasks = _tasks(second, metric)
-    shared = [task for task in first_tasks if task in second_tasks]
-    if not shared:
+    common_tasks = [task for task in first_tasks if task in second_tasks]
+    if not common_tasks:
         names = ", ".join([*first_tasks, *second_tasks])
         raise NeedlemapError(f"'{first}' and '{second}' hold no task of one name: {names}.")
-    unshared = sorted({*first_tasks} ^ {*second_tasks})
-    pairs = {task: (first_tasks[task], second_tasks[task]) for task in shared}
-    if unshared:
-        note = f"left out, as only one of the two has it: {', '.join(unshared)}"
-        run, other = pairs[shared[0]]
-        pairs[shared[0]] = replace(run, notes=(*run.notes, note)), other
-    return {"": pairs[shared[0]]} if len(shared) == 1 else pairs
+    unpaired_tasks = sorted({*first_tasks} ^ {*second_tasks})
+    pairs = {task: (first_tasks[task], second_tasks[task]) for task in common_tasks}
+    if unpaired_tasks:
+        note = f"left out, as only one of the two has it: {', '.join(unpaired_tasks)}"
+        run, second_run = pairs[common_tasks[0]]
+        pairs[common_tasks[0]] = replace(run, notes=(*run.notes, note)), second_run
+    return {"": pairs[common_tasks[0]]} if len(common_tasks) == 1 else pairs
 
 
 def _tasks(path: Path, metric: str) -> dict[str, Loaded]:
-    """Return the runs at a path, by task.
+    """Return the runs at a path by task, or raise NeedlemapError if several have one task.
 
-    Raises NeedlemapError for several of one task: nothing could pair them.
+    Nothing could pair these.
     """
     reader = reader_of(path)
     folders = families_of(path).folders if reader is None else []
@@ -138,19 +140,19 @@ def _tasks(path: Path, metric: str) -> dict[str, Loaded]:
     return run_by_task
 
 
-def _labelled(run: Loaded, label: str) -> Loaded:
+def _relabel_run(run: Loaded, label: str) -> Loaded:
     return replace(run, about=run.about.with_settings({"label": label}))
 
 
 def compare_runs(
     first: Families,
     second: Families,
-    read: Both,
+    run_pairs: RunPairs,
     margin: float | None = None,
     *,
     wanted: Scope = "these",
     sequential: bool = False,
-    noise: Sequence[Both] = (),
+    noise: Sequence[RunPairs] = (),
 ) -> tuple[Comparison, Names]:
     """Compare two runs on the families that both have started.
 
@@ -162,19 +164,21 @@ def compare_runs(
     """
     share = margin_share(MARGIN if margin is None else margin)
     pairs, names = {}, {}
-    for name, runs in read.items():
+    for name, runs in run_pairs.items():
         with naming(name and f"Family '{name}'"):
             pairs[name], names[name] = pair_loaded(*runs)
     comparison = compare_families(pairs, share, wanted=wanted, sequential=sequential)
     noise_pairs = [{name: pair_loaded(*runs)[0] for name, runs in run.items()} for run in noise]
     comparison = replace(comparison, is_judged=margin is not None, noise=noise_of(noise_pairs))
-    return comparison, names[""] if "" in names else _joined(first, second, read, names)
+    return comparison, names[""] if "" in names else _names_of_suites(
+        first, second, run_pairs, names
+    )
 
 
-def _in_both(first: Families, second: Families) -> list[str]:
-    """Return the families that two runs have started.
+def _common_families(first: Families, second: Families) -> list[str]:
+    """Return the names of the families that two runs have started.
 
-    Raises NeedlemapError if there is none, or if only one of the runs has several.
+    If there is none, or if only one of the runs has several families, NeedlemapError is raised.
     """
     kind = "Suite" if first.suite else "Run"
     if first.path.resolve() == second.path.resolve():
@@ -204,12 +208,14 @@ def _name_list(names: list[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _joined(first: Families, second: Families, read: Both, names: Mapping[str, Names]) -> Names:
-    """Return how two runs with several families are called.
+def _names_of_suites(
+    first: Families, second: Families, run_pairs: RunPairs, names: Mapping[str, Names]
+) -> Names:
+    """Return the names of two runs with several families.
 
-    What all families differ in is stated once.
+    If all families differ in the same settings, these are stated once.
     """
-    first_run, second_run = next(iter(read.values()))
+    first_run, second_run = next(iter(run_pairs.values()))
     differ = {name: family.differ for name, family in names.items()}
     if len(set(differ.values())) == 1:
         difference = next(iter(differ.values()))
@@ -221,8 +227,8 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
         differ=difference,
         notes=tuple(note for family in names.values() for note in family.notes),
         families=names,
-        only_first=tuple(name for name in first.started_names if name not in read and name),
-        only_second=tuple(name for name in second.started_names if name not in read and name),
+        only_first=tuple(name for name in first.started_names if name not in run_pairs and name),
+        only_second=tuple(name for name in second.started_names if name not in run_pairs and name),
         short=short_names(
             (first_run.about.named.label, first.path),
             (second_run.about.named.label, second.path),
@@ -243,10 +249,7 @@ def compare_loaded(
     wanted: Scope = "these",
     sequential: bool = False,
 ) -> tuple[Comparison, Names]:
-    """Compare two families that were read, as of runs that have no other.
-
-    Raises as `compare_runs`.
-    """
+    """Compare two families as runs that have no other family. Raises as `compare_runs`."""
     share = margin_share(MARGIN if margin is None else margin)
     if Path(first.path).resolve() == Path(second.path).resolve():
         raise SettingsError(f"Run '{first.path}' is given twice. Give the folders of two runs.")
@@ -256,56 +259,58 @@ def compare_loaded(
 
 
 def margin_share(margin: float) -> float:
-    """Return a margin in points as a share. Raises SettingsError."""
+    """Return a margin in points as a share, or raise SettingsError if it is not in 0..100."""
     if not 0 <= margin <= 100:
         raise SettingsError(f"A margin is in points from 0 to 100, got {margin:g}.")
     return margin / 100
 
 
 def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
-    """Return the trials that two runs share.
+    """Return the pairs of two runs' trials, and the names of the runs.
 
-    Raises NeedlemapError if they asked or scored something else.
+    If their prompts or their scorers differ, NeedlemapError is raised.
     """
     contrasts = contrast(first.about, second.about)
     runs = f"'{first.path}' and '{second.path}'"
     if "scorer" in contrasts:
         raise NeedlemapError(
             f"{runs} are scored differently: {phrase({'scorer': contrasts['scorer']})}. "
-            f"{alike(first, second)}"
+            f"{rescoring_advice(first, second)}"
         )
     pairs = pair_up(first.prompts, second.prompts, one_haystack=first.about.one_haystack)
-    _refuse(pairs, phrase(prompt_contrast(contrasts)), runs, _grids_contrast(first, second))
+    _check_same_prompts(
+        pairs, phrase(prompt_contrast(contrasts)), runs, _grids_contrast(first, second)
+    )
     if not pairs.n and not (pairs.unanswered and pairs.failed[1]):
         raise NeedlemapError(f"{runs} have no trial that both scored: finish them first.")
     differences = {name: values for name, values in contrasts.items() if name != "haystacks"}
     names = [f"{run.about.model_label} ({run.path})" for run in (first, second)]
     notes = [line for run in (first, second) for line in outdated(run.path, run.about)]
-    cut = partial(_cut, vocabulary) if (vocabulary := _vocabulary(first)) else None
+    cut = partial(_tokenize, vocabulary) if (vocabulary := _vocabulary(first)) else None
     pairs = replace(pairs, answers=pair_answers(first.prompts, second.prompts, second.records, cut))
-    short = short_names(*((run.about.named.label, Path(run.path)) for run in (first, second)))
-    return pairs, Names(names[0], names[1], phrase(differences), tuple(notes), short=short)
+    labels = short_names(*((run.about.named.label, Path(run.path)) for run in (first, second)))
+    return pairs, Names(names[0], names[1], phrase(differences), tuple(notes), short=labels)
 
 
 def short_names(first: tuple[str, Path], second: tuple[str, Path]) -> tuple[str, str]:
-    """Return what a line calls two runs: their labels, else their folders.
+    """Return the names of two runs in a line: their labels or, without labels, their folders.
 
-    They are A and B if these are the same.
+    If both names are the same, they are called A and B.
     """
     first_name, second_name = (label or path.resolve().name for label, path in (first, second))
     return (first_name, second_name) if first_name != second_name else ("A", "B")
 
 
 def _vocabulary(run: Loaded) -> str | None:
-    """Return the vocabulary that counted a run's lengths, if it comes with the package.
+    """Return the vocabulary that counted a run's lengths if it comes with the package, else None.
 
     No other name in a run's folder is followed.
     """
     return bundled_for(run.about.tokenizer.name)
 
 
-def _cut(vocabulary: str, text: str) -> tuple[Token, ...]:
-    """Return a text's tokens, by a bundled vocabulary; none if it cannot be opened."""
+def _tokenize(vocabulary: str, text: str) -> tuple[Token, ...]:
+    """Return a text's tokens by a bundled vocabulary, or none if it cannot be opened."""
     try:
         tokens = load(vocabulary).index(text.encode())
     except VocabularyMissing:
@@ -314,22 +319,22 @@ def _cut(vocabulary: str, text: str) -> tuple[Token, ...]:
     return tuple(Token(tokens.data[start:stop].decode(errors="replace")) for start, stop in ends)
 
 
-def alike(first: Loaded, second: Loaded) -> str:
-    """Return what to type so that two runs are scored alike, if anything can be done."""
+def rescoring_advice(first: Loaded, second: Loaded) -> str:
+    """Return a sentence on the commands that score two runs alike, or why none can."""
     runs = first, second
-    imported = [run for run in runs if run.about.imported]
-    if imported:
+    imported_runs = [run for run in runs if run.about.imported]
+    if imported_runs:
         return (
-            f"'{imported[0].path}' was imported with its scores, and none of its answers can be "
-            f"scored anew: compare it with a run that was imported from the same tool."
+            f"'{imported_runs[0].path}' was imported with its scores, and none of its answers can "
+            f"be scored anew: compare it with a run that was imported from the same tool."
         )
     names = [run.about.scorer.name for run in runs]
     asking_scorer = next((name for name in names if name in WEIGHS), None)
     if asking_scorer is not None:
-        other = runs[names[0] == asking_scorer].path
+        other_path = runs[names[0] == asking_scorer].path
         return (
-            f"Scorer '{asking_scorer}' asks the model, so '{other}' is to be run again: --scorer "
-            f"{asking_scorer}"
+            f"Scorer '{asking_scorer}' asks the model, so '{other_path}' is to be run again: "
+            f"--scorer {asking_scorer}"
         )
     outdated_runs = [run for run in runs if outdated(run.path, run.about)] or [second]
     scorer = next((run for run in runs if run not in outdated_runs), first).about.scorer
@@ -339,31 +344,32 @@ def alike(first: Loaded, second: Loaded) -> str:
 
 
 def _grids_contrast(first: Loaded, second: Loaded) -> str:
-    """Return which of lengths and depths two grids do not share, '' if they share some of both.
+    """Return the lengths or depths of two grids that have none in common.
 
-    For example "'a' has lengths 500, 'b' 900".
+    For example "'a' has lengths 500, 'b' 900". If they share some of both, it is ''.
     """
     grids = (
         ("lengths", first.map.lengths, second.map.lengths),
         ("depths", first.map.depths, second.map.depths),
     )
     return "; ".join(
-        f"'{first.path}' has {name} {_values(name, one)}, '{second.path}' {_values(name, other)}"
-        for name, one, other in grids
-        if not {*one} & {*other}
+        f"'{first.path}' has {name} {_axis_text(name, first_values)}, "
+        f"'{second.path}' {_axis_text(name, second_values)}"
+        for name, first_values, second_values in grids
+        if not {*first_values} & {*second_values}
     )
 
 
-def _values(name: str, values: Sequence[float]) -> str:
+def _axis_text(name: str, values: Sequence[float]) -> str:
     """Return the lengths or depths of a run, as they are typed."""
-    shown = [f"{percent(value):g}" if name == "depths" else str(value) for value in values]
-    return ", ".join(shown) or "none"
+    texts = [f"{percent(value):g}" if name == "depths" else str(value) for value in values]
+    return ", ".join(texts) or "none"
 
 
-def _refuse(pairs: Pairs, differ: str, runs: str, grids: str) -> None:
-    """Raise NeedlemapError if two runs did not ask the same.
+def _check_same_prompts(pairs: Pairs, differ: str, runs: str, grids: str) -> None:
+    """Raise NeedlemapError if two runs do not have the same prompts.
 
-    grids: what of the two has nothing in common, if they ask at no common place.
+    grids: the lengths or depths that have nothing in common, in words.
     """
     reasons = differ or (
         "the settings are the same: texts of haystack or template, or needlemap, changed meanwhile"

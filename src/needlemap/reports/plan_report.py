@@ -35,12 +35,12 @@ _SEEK_NOTES = (
 
 
 def plan_report(chosen_by_model: Mapping[str, Chosen], terms: Terms) -> Report:
-    """Return what a run would ask of each model; of several also of all together.
+    """Return the report of what a run sends to each model and, with several, of their sum.
 
-    Raises SettingsError for terms or settings that nothing can be computed with.
+    If terms or settings do not allow to compute it, SettingsError is raised.
     """
     if any(chosen.first.seek is not None for chosen in chosen_by_model.values()):
-        return _joined(
+        return _combine_reports(
             [_seek_report(chosen, len(chosen_by_model) > 1) for chosen in chosen_by_model.values()]
         )
     plans = [estimate_plan(chosen, terms) for chosen in chosen_by_model.values()]
@@ -52,10 +52,10 @@ def plan_report(chosen_by_model: Mapping[str, Chosen], terms: Terms) -> Report:
     rows = {name: plan.run_summary for name, plan in zip(names, plans, strict=True)}
     rows["total"] = total
     totals = Fact("total", _fields(total)), _table("", rows, "model")
-    return _joined(reports, *totals)
+    return _combine_reports(reports, *totals)
 
 
-def _joined(reports: Sequence[Report], *more: Fact | Table) -> Report:
+def _combine_reports(reports: Sequence[Report], *more: Fact | Table) -> Report:
     """Return several models' reports one below the other."""
     if len(reports) == 1:
         return reports[0]
@@ -87,7 +87,7 @@ def _estimate_report(plan: PlanEstimate, blank: bool) -> Report:
         Fact(said=f"{title}\n"),
         *(Fact(said=f"{note}\n") for note in vocabulary_notes),
         table,
-        *_until(plan),
+        *_until_facts(plan),
         Fact(
             "notes",
             [*plan.notes, *vocabulary_notes, *notes],
@@ -97,14 +97,14 @@ def _estimate_report(plan: PlanEstimate, blank: bool) -> Report:
     return Report("plan", title, tuple(parts))
 
 
-def _until(plan: PlanEstimate) -> list[Fact]:
+def _until_facts(plan: PlanEstimate) -> list[Fact]:
     """Return what `--until` sends until a verdict, and what random pieces cost and save."""
     if not plan.chosen.first.until:
         return []
     experiment = replace(plan.first, settings=plan.chosen.first)
-    planned = PlannedPairs.of(experiment)
-    cost = planned.cost(experiment)
-    return [Fact("until", asdict(cost), f"until decided: {planned.goal.label}: {cost.label}.\n")]
+    pairs = PlannedPairs.of(experiment)
+    cost = pairs.cost(experiment)
+    return [Fact("until", asdict(cost), f"until decided: {pairs.goal.label}: {cost.label}.\n")]
 
 
 def _title(plan: PlanEstimate) -> str:
@@ -130,14 +130,14 @@ def _table(
     first: the head of the names. marked_name: the name to mark.
     """
     rows = tuple(Row({"mode": name, **_fields(row)}) for name, row in rows_by_name.items())
-    priced = any(row.usd_plain for row in rows_by_name.values())
+    has_prices = any(row.usd_plain for row in rows_by_name.values())
     name = Column(
         "name", first, of=lambda row: f"{row['mode']}{' *' * (row['mode'] == marked_name)}"
     )
     columns = [
         column
         for column in _COLUMNS
-        if (priced if column.unit is _USD else _is_known(column.key, rows))
+        if (has_prices if column.unit is _USD else _is_known(column.key, rows))
     ]
     return Table(key, (name, *columns), rows)
 
@@ -179,7 +179,7 @@ _COLUMNS = (
 
 
 def _fed_notes(plan: PlanEstimate) -> list[str]:
-    """Return whose tokens a plan counts, if lengths are of another vocabulary."""
+    """Return a note on whose tokens a plan counts, if lengths are of another vocabulary."""
     if plan.first.tokens_fed is None:
         return []
     name = plan.first.tokenizer.name
@@ -187,7 +187,7 @@ def _fed_notes(plan: PlanEstimate) -> list[str]:
 
 
 def _notes(plan: PlanEstimate) -> list[str]:
-    """Return what the table does not show."""
+    """Return notes on what the table does not show."""
     settings, row, is_single = plan.chosen.first, plan.run_summary, plan.total is None
     notes: list[str] = []
     if is_single and settings.mode not in plan.rows:
@@ -261,7 +261,7 @@ def _seek_report(chosen: Chosen, blank: bool) -> Report:
     settings, families = chosen.first, len(chosen.families)
     lengths, kinds = settings.lengths.tokens, rehearsed(settings)
     ends = [min(lengths), max(lengths)]
-    least, most = (
+    fewest_tokens, most_tokens = (
         min(tokens[0] for tokens in kinds.values()),
         max(tokens[2] for tokens in kinds.values()),
     )
@@ -275,20 +275,20 @@ def _seek_report(chosen: Chosen, blank: bool) -> Report:
         "tokens": {
             name: [round(tokens) for tokens in quantiles] for name, quantiles in kinds.items()
         },
-        "least": round(least),
-        "most": round(most),
+        "least": round(fewest_tokens),
+        "most": round(most_tokens),
         "grid": grid,
     }
     cost = partial(_cost, settings)
-    first, last = map(tokens_label, ends)
+    shortest, longest = map(tokens_label, ends)
     title = (
-        f"{settings.model} · seek {settings.seek:g} % within {settings.within:g} %, {first} to "
-        f"{last}, {PLACES} prompts a haystack"
+        f"{settings.model} · seek {settings.seek:g} % within {settings.within:g} %, {shortest} to "
+        f"{longest}, {PLACES} prompts a haystack"
     )
     lead = f"each of {families} families, one after the other:\n" if families > 1 else ""
     heading = (
-        f"prompt tokens asked: {cost(least)} to {cost(most)}, by what the model is like "
-        f"(median [10 %, 90 %]):"
+        f"prompt tokens asked: {cost(fewest_tokens)} to {cost(most_tokens)}, by what the model is "
+        f"like (median [10 %, 90 %]):"
     )
     width = max(map(len, kinds))
     rows = [
@@ -296,9 +296,9 @@ def _seek_report(chosen: Chosen, blank: bool) -> Report:
         for name, (low, middle, high) in kinds.items()
     ]
     rows.append(f"  {f'beside it a {_GRID} x {_GRID} grid, once':<{width}}  {cost(grid)}")
-    shown = Fact(said="\n".join([f"{lead}{title}", heading, *rows]))
+    fact = Fact(said="\n".join([f"{lead}{title}", heading, *rows]))
     notes = Fact("notes", list(_SEEK_NOTES), "\n".join(_SEEK_NOTES) + "\n" * blank)
-    return Report("plan", title, (*keyed(facts), shown, notes))
+    return Report("plan", title, (*keyed(facts), fact, notes))
 
 
 def _cost(settings: Settings, tokens: float) -> str:

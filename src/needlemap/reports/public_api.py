@@ -32,7 +32,7 @@ from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.report import Report
 from needlemap.reports.run_report import runs_below
-from needlemap.reports.seek_report import length_line, seeks, sought_of
+from needlemap.reports.seek_report import length_line, seek_result_of, seeks
 from needlemap.reports.suite_report import models_report, suite_report
 from needlemap.reports.summary import means_of, read_families, scores_of
 from needlemap.reports.table import cells_table, is_table, write_table
@@ -116,7 +116,7 @@ class Run:
         That is point, low, high in tokens, crawls, and what was asked. Raises NeedlemapError for
         several families.
         """
-        return sought_of(load_run(self._only()))
+        return seek_result_of(load_run(self._only()))
 
     @property
     def verdict(self) -> Verdict | None:
@@ -317,7 +317,7 @@ class Compared:
     @property
     def sentence(self) -> str:
         """Return the last line of `needlemap compare`: the verdict, or the loss."""
-        return self._report.last
+        return self._report.last_line
 
     @property
     def warning(self) -> str:
@@ -383,7 +383,7 @@ class Compared:
     @property
     def answers_text(self) -> str:
         """Return what `needlemap compare --answers` prints of them."""
-        return printable("\n".join(answers_text(self.comparison, whole=True)))
+        return printable("\n".join(answers_text(self.comparison, with_list=True)))
 
     @property
     def text(self) -> str:

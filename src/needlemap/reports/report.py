@@ -22,7 +22,7 @@ from needlemap.stats.means import Map
 from needlemap.stats.verdicts import Verdict, Word
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -38,7 +38,7 @@ class Unit:
     """
 
     text: Callable[[Any], str] = str
-    data: Callable[[Any], Any] = _same
+    data: Callable[[Any], Any] = _unchanged
     number: bool = True
     none: str = ""
 
@@ -297,7 +297,7 @@ class Report:
     command: str = ""
 
     @property
-    def last(self) -> str:
+    def last_line(self) -> str:
         """Return the last line."""
         return self.verdict.line(self.command or self.kind) if self.verdict else self.ends
 

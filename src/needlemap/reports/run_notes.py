@@ -44,22 +44,22 @@ from needlemap.text import printable
 from needlemap.trials import Trial
 
 # The score from which an answer without a haystack counts as right.
-_RIGHT = 0.5
+_RIGHT_FROM = 0.5
 # Questions that are named.
-_SHOWN = 3
+_MOST_QUESTIONS = 3
 # The share by which a server's count may differ from the length asked.
 _TOLERANCE = 0.02
 # Differences that vary by no more than this are a chat template's.
 _ALIKE_TOKENS = 2
 # More is another tokenizer, if there is only one length to judge by.
 _LONG_TEMPLATE_TOKENS = 100
-_KEPT = "each record keeps the server's own count"
+_KEEPS_COUNT = "each record keeps the server's own count"
 # The longest prompts' ratio of counted to asked, against the shortest's.
 _CUT_OFF = 0.9
 
 
 def ended_lines(run: Loaded) -> list[str]:
-    """Return notes on a run's outcomes; none if every trial was simply scored at its depth."""
+    """Return notes on a run's outcomes. If all trials were scored at their depths, none."""
     about, records = run.about, run.records
     unasked = sum(not prompt.records for prompt in run.prompts)
     skipped = unasked if about.stopped else 0
@@ -67,22 +67,22 @@ def ended_lines(run: Loaded) -> list[str]:
         *(f"note: {note}" for note in run.notes),
         *outdated(run.path, about),
         *placeless_lines(about, records),
-        *balance_lines(run.prompts, one=about.one_haystack),
+        *balance_lines(run.prompts, one_haystack=about.one_haystack),
         *(needle_depth_lines(records) if about.depthless else []),
-        *distractor_lines(Taken.of(run.prompts, one=about.one_haystack)),
+        *distractor_lines(DistractorAnswers.of(run.prompts, one_haystack=about.one_haystack)),
         *closed_book_lines(
             record
             for record in (closed_book_answers(run.folder) if run.folder else ())
             if scorer_of(record) == about.scorer
         ),
-        *outcome_lines(records, skipped, one=about.one_haystack),
+        *outcome_lines(records, skipped, one_haystack=about.one_haystack),
         *easy_lines(run),
-        *first_choice_lines(records, one=about.one_haystack),
+        *first_choice_lines(records, one_haystack=about.one_haystack),
     ]
 
 
 def easy_lines(run: Loaded) -> list[str]:
-    """Return what a map that is right everywhere can show, and what to run next."""
+    """Return a note if all answers of a map are right, with what to run next, else none."""
     total = run.map.total
     if not isinstance(total, ClusterMean) or total.score < 1:
         return []
@@ -93,23 +93,23 @@ def easy_lines(run: Loaded) -> list[str]:
 
 
 def needle_depth_lines(records: Iterable[Record]) -> list[str]:
-    """Return how often each of several needles was found, by the depth that it is meant for.
+    """Return a line on how often each of several needles was found, by its intended depth.
 
-    Nothing is returned if prompts have other depths than one another, or not one wanted word a
-    needle.
+    If the depths differ between prompts, or if a prompt does not have one keyword for each needle,
+    there is no line.
     """
     hits: dict[float, int] = {}
     needles: dict[float, int] = {}
     for record in records:
-        missing = record.scorer.why.get("missing") if record.scorer else None
+        missing_words = record.scorer.why.get("missing") if record.scorer else None
         depths = [needle.meant for needle in record.needles]
-        if not record.scored or missing is None or len(depths) != len(record.keywords):
+        if not record.scored or missing_words is None or len(depths) != len(record.keywords):
             continue
         if len({*depths}) < 2 or (needles and {*depths} != {*needles}):
             return []
         for depth, word in zip(depths, record.keywords, strict=True):
             needles[depth] = needles.get(depth, 0) + 1
-            hits[depth] = hits.get(depth, 0) + (word not in missing)
+            hits[depth] = hits.get(depth, 0) + (word not in missing_words)
     if not needles:
         return []
     rates = [f"{100 * depth:g}% {hits[depth]}/{needles[depth]}" for depth in sorted(needles)]
@@ -125,21 +125,23 @@ _WITH_SHARES = {
 }
 
 
-def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = False) -> list[str]:
-    """Return what a report shows of outcomes; nothing if every trial was simply scored.
+def outcome_lines(
+    records: Sequence[Record], skipped: int = 0, *, one_haystack: bool = False
+) -> list[str]:
+    """Return lines on the outcomes of trials. If every trial was simply scored, there is none.
 
-    Shares of answers have intervals over haystacks, as means do. one: whether all repeats have one
-    haystack.
+    Shares of answers have intervals over haystacks, as means do. one_haystack: whether all repeats
+    have one haystack.
     """
     counts = outcome_counts(records)
     all_counts = {**counts, **({SKIPPED: skipped} if skipped else {})}
     if set(all_counts) <= {SCORED}:
         return list_unknown(record.finish for record in records)
     lines = ["outcomes: " + " · ".join(f"{count} {name}" for name, count in all_counts.items())]
-    outcomes = [(0 if one else record.repeat, record.outcome) for record in records]
-    answered = [(haystack, outcome) for haystack, outcome in outcomes if outcome in THE_MODELS]
+    outcomes = [(0 if one_haystack else record.repeat, record.outcome) for record in records]
+    answers = [(haystack, outcome) for haystack, outcome in outcomes if outcome in THE_MODELS]
     for label, names in _WITH_SHARES.items():
-        rate = Rate.of([(haystack, float(outcome in names)) for haystack, outcome in answered])
+        rate = Rate.of([(haystack, float(outcome in names)) for haystack, outcome in answers])
         if rate is not None and rate.hits:
             low, high = (f"{100 * end:.1f}" for end in (rate.low, rate.high))
             share = (
@@ -151,25 +153,29 @@ def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = Fa
     return [*lines, *list_unknown(record.finish for record in records)]
 
 
-def first_choice_lines(records: Iterable[Record], *, one: bool = False) -> list[str]:
-    """Return how many values were the model's first choice, by length.
+def first_choice_lines(records: Iterable[Record], *, one_haystack: bool = False) -> list[str]:
+    """Return a line on how many values were the model's first choice, by length.
 
-    It is what accuracy would be, next to a score that forces answers; nothing for other scorers.
-    one: whether all repeats have one haystack.
+    It is the accuracy, next to a score that forces answers. For other scorers there is no line.
+    one_haystack: whether all repeats have one haystack.
     """
-    choices = first_choices(records, one=one)
+    choices = first_choices(records, one_haystack=one_haystack)
     rates = {length: rate for length in choices if (rate := Rate.of(choices[length]))}
     if not rates:
         return []
     labels = length_labels([*rates])
-    shown = " · ".join(f"{labels[length]} {_rate(rate)}" for length, rate in rates.items())
-    return [f"accuracy (each token of the value is the model's first choice): {shown}"]
+    rates_text = " · ".join(
+        f"{labels[length]} {_rate_text(rate)}" for length, rate in rates.items()
+    )
+    return [f"accuracy (each token of the value is the model's first choice): {rates_text}"]
 
 
-def first_choices(records: Iterable[Record], *, one: bool) -> dict[int, list[tuple[int, float]]]:
-    """Return by length, for each trial, its haystack's number and whether it is a first choice.
+def first_choices(
+    records: Iterable[Record], *, one_haystack: bool
+) -> dict[int, list[tuple[int, float]]]:
+    """Return by length a (haystack, hit) for each trial.
 
-    That is 1 if each token of the value was the model's first choice, else 0.
+    The hit is 1 if each token of the value was the model's first choice, else 0.
     """
     choices: dict[int, list[tuple[int, float]]] = defaultdict(list)
     for record in sorted(records, key=lambda record: record.length_tokens):
@@ -177,62 +183,68 @@ def first_choices(records: Iterable[Record], *, one: bool) -> dict[int, list[tup
             record.scorer.why.get("first_choice") if record.scorer and record.scored else None
         )
         if isinstance(is_first, bool):
-            choices[record.length_tokens].append((0 if one else record.repeat, float(is_first)))
+            choices[record.length_tokens].append(
+                (0 if one_haystack else record.repeat, float(is_first))
+            )
     return choices
 
 
 def accuracy_by_length(run: Loaded) -> dict[int, ClusterMean]:
     """Return by length the share of values that were the model's first choice.
 
-    It is empty for scorers that force no answer.
+    If the scorer does not force answers, there is none.
     """
-    choices = first_choices(run.records, one=run.about.one_haystack)
+    choices = first_choices(run.records, one_haystack=run.about.one_haystack)
     return {length: mean for length in choices if (mean := rate_of(choices[length]))}
 
 
 def closed_book_lines(records: Iterable[Record]) -> list[str]:
-    """Return how many questions were answered right without a haystack, and which.
+    """Return a line on the questions that were answered right without a haystack.
 
-    Nothing is returned if none was asked.
+    If no question was sent without a haystack, there is no line.
     """
     rows = list(records)
     if not rows:
         return []
-    right = [record for record in rows if (record.score or 0.0) >= _RIGHT]
-    scored = sum(record.scored for record in rows)
-    missing = f", {len(rows) - scored} not measured" if scored < len(rows) else ""
-    line = f"closed book: {len(right)}/{scored} right without a haystack{missing}"
-    if not right:
+    right_records = [record for record in rows if (record.score or 0.0) >= _RIGHT_FROM]
+    scored_count = sum(record.scored for record in rows)
+    missing_note = f", {len(rows) - scored_count} not measured" if scored_count < len(rows) else ""
+    line = (
+        f"closed book: {len(right_records)}/{scored_count} right without a haystack{missing_note}"
+    )
+    if not right_records:
         return [line]
-    questions = ", ".join(repr(printable(record.question, line=True)) for record in right[:_SHOWN])
-    more = " ..." if len(right) > _SHOWN else ""
+    questions = ", ".join(
+        repr(printable(record.question, line=True)) for record in right_records[:_MOST_QUESTIONS]
+    )
+    dots = " ..." if len(right_records) > _MOST_QUESTIONS else ""
     return [
-        f"{line}: {questions}{more}. Their scores prove nothing: hide something that no model can "
+        f"{line}: {questions}{dots}. Their scores prove nothing: hide something that no model can "
         f"know."
     ]
 
 
-def balance_lines(prompts: Iterable[AskedPrompt], *, one: bool = False) -> list[str]:
-    """Return balanced accuracy and false answers.
+def balance_lines(prompts: Iterable[AskedPrompt], *, one_haystack: bool = False) -> list[str]:
+    """Return lines on balanced accuracy and false answers.
 
-    Nothing is returned for a run whose questions always have an answer. one: whether all repeats
-    have one haystack.
+    If all questions of the run have an answer in the text, there is no line. one_haystack: whether
+    all repeats have one haystack.
     """
-    balanced = balance(prompts, one=one)
-    if balanced is None:
+    result = balance(prompts, one_haystack=one_haystack)
+    if result is None:
         return []
-    share, low, high = balanced.accuracy
+    share, low, high = result.accuracy
     return [
         f"balanced accuracy: {score_label(share)} {interval_label(low, high)}, the mean of two "
-        f"rates: found where it was there {_rate(balanced.found)}, denied where it was not "
-        f"{_rate(balanced.rejected)}",
-        f"false answers: {_rate(balanced.false)}; {balanced.named} of them took what the text "
-        f"holds instead, {balanced.invented} made a value up",
+        f"rates: found where it was there {_rate_text(result.found)}, denied where it was not "
+        f"{_rate_text(result.rejected)}",
+        f"false answers: {_rate_text(result.false)}; {result.named} of them took what the text "
+        f"holds instead, {result.invented} made a value up",
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class DistractorAnswers:
     """What answers of a run took from distractors.
 
     Attributes:
@@ -246,47 +258,55 @@ class Taken:
     neither: int
 
     @classmethod
-    def of(cls, prompts: Iterable[AskedPrompt], *, one: bool = False) -> Taken | None:
-        """Return that of a run; None for one without distractors, or without scores.
+    def of(
+        cls, prompts: Iterable[AskedPrompt], *, one_haystack: bool = False
+    ) -> DistractorAnswers | None:
+        """Count the answers of a run, or return None if it has no distractors or no scores.
 
-        Each prompt counts once. one: whether all repeats have one haystack.
+        Each prompt counts once. one_haystack: whether all repeats have one haystack.
         """
         takings: list[tuple[int, float]] = []
-        beside = neither = 0
+        both = neither_count = 0
         for prompt in prompts:
-            values = [_why(record, DISTRACTORS) for record in prompt.records]
+            values = [_scorer_value(record, DISTRACTORS) for record in prompt.records]
             distractors_taken = [bool(value) for value in values if isinstance(value, list)]
             score = prompt.score
             if not distractors_taken or score is None:
                 continue
-            takes_distractor, is_right = any(distractors_taken), score >= _RIGHT
+            takes_distractor, is_right = any(distractors_taken), score >= _RIGHT_FROM
             takings.append(
-                (0 if one else prompt.places[0][0], float(takes_distractor and not is_right))
+                (
+                    0 if one_haystack else prompt.places[0][0],
+                    float(takes_distractor and not is_right),
+                )
             )
-            beside += takes_distractor and is_right
-            neither += not takes_distractor and not is_right
+            both += takes_distractor and is_right
+            neither_count += not takes_distractor and not is_right
         rate = Rate.of(takings)
-        return cls(rate, beside, neither) if rate else None
+        return cls(rate, both, neither_count) if rate else None
 
 
-def distractor_lines(taken: Taken | None) -> list[str]:
-    """Return what answers took from distractors; nothing for a run without any."""
+def distractor_lines(taken: DistractorAnswers | None) -> list[str]:
+    """Return a line on what answers took from distractors, or none if there are none."""
     if taken is None:
         return []
     return [
-        f"distractors: {_rate(taken.instead)} answers give a distractor's value instead of the "
-        f"right one; {taken.beside} give both, {taken.neither} neither"
+        f"distractors: {_rate_text(taken.instead)} answers give a distractor's value instead of "
+        f"the right one; {taken.beside} give both, {taken.neither} neither"
     ]
 
 
-def _rate(rate: Rate) -> str:
+def _rate_text(rate: Rate) -> str:
     return (
         f"{rate.hits:g}/{rate.n} = {score_label(rate.share)} {interval_label(rate.low, rate.high)}"
     )
 
 
 def placeless_lines(about: RunFile, records: Iterable[Record]) -> list[str]:
-    """Return one line if all prompts of a set stand at depth 0, as `trials/build.py` does it."""
+    """Return a line if all prompts of a published set are at depth 0, else none.
+
+    `trials/build.py` puts them there, because such a set does not state depths.
+    """
     if about.named.task != "published" or {record.depth for record in records} != {0.0}:
         return []
     return [
@@ -305,12 +325,12 @@ class Rate:
     high: float
 
     @classmethod
-    def of(cls, scored: Sequence[tuple[int, float]]) -> Rate | None:
-        """Return the mean of scores, each with its haystack's number; None without any."""
-        mean = rate_of(scored)
+    def of(cls, scores: Sequence[tuple[int, float]]) -> Rate | None:
+        """Return the rate of (haystack, score) pairs, or None if there are none."""
+        mean = rate_of(scores)
         if mean is None or mean.low is None or mean.high is None:
             return None
-        return cls(sum(score for _, score in scored), mean.n, mean.low, mean.high)
+        return cls(sum(score for _, score in scores), mean.n, mean.low, mean.high)
 
     @property
     def share(self) -> float:
@@ -318,8 +338,8 @@ class Rate:
         return self.hits / self.n
 
     @property
-    def rest(self) -> Rate:
-        """Return the rate of the others."""
+    def complement(self) -> Rate:
+        """Return the rate of misses, which is 1 - this rate."""
         return Rate(self.n - self.hits, self.n, 1 - self.high, 1 - self.low)
 
 
@@ -341,8 +361,8 @@ class Balance:
 
     @property
     def false(self) -> Rate:
-        """Return the answers to what the text does not answer."""
-        return self.rejected.rest
+        """Return the rate of answers to questions that the text does not answer."""
+        return self.rejected.complement
 
     @property
     def accuracy(self) -> tuple[float, float, float]:
@@ -359,26 +379,32 @@ class Balance:
         return share, max(0.0, share - below), min(1.0, share + above)
 
 
-def balance(prompts: Iterable[AskedPrompt], *, one: bool = False) -> Balance | None:
-    """Return the balance of a run; None if its questions were not of both kinds.
+def balance(prompts: Iterable[AskedPrompt], *, one_haystack: bool = False) -> Balance | None:
+    """Return the balance of a run, or None if its questions are not of both kinds.
 
     Each prompt counts once.
     """
     scores: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
-    named = invented = 0
+    decoy_count = invented_count = 0
     for prompt in prompts:
-        judged = [record for record in prompt.records if _why(record, "present") is not None]
-        score = AskedPrompt(prompt.places, tuple(judged)).score
+        judged_records = [
+            record for record in prompt.records if _scorer_value(record, "present") is not None
+        ]
+        score = AskedPrompt(prompt.places, tuple(judged_records)).score
         if score is not None:
-            present = bool(_why(judged[0], "present"))
-            scores[present].append((0 if one else prompt.places[0][0], score))
-            named += not present and bool(_why(judged[0], "decoys"))
-            invented += not present and bool(_why(judged[0], "invented"))
-    found, rejected = Rate.of(scores[True]), Rate.of(scores[False])
-    return Balance(found, rejected, named, invented) if found and rejected else None
+            present = bool(_scorer_value(judged_records[0], "present"))
+            scores[present].append((0 if one_haystack else prompt.places[0][0], score))
+            decoy_count += not present and bool(_scorer_value(judged_records[0], "decoys"))
+            invented_count += not present and bool(_scorer_value(judged_records[0], "invented"))
+    present_rate, absent_rate = Rate.of(scores[True]), Rate.of(scores[False])
+    return (
+        Balance(present_rate, absent_rate, decoy_count, invented_count)
+        if present_rate and absent_rate
+        else None
+    )
 
 
-def _why(record: Record, name: str) -> object:
+def _scorer_value(record: Record, name: str) -> object:
     return record.scorer.why.get(name) if record.scorer is not None and record.scored else None
 
 
@@ -391,26 +417,26 @@ def usage_lines(
     settings say that the server's chat template adds. own: whether lengths count the server's own
     tokens.
     """
-    answered = [
+    answered_records = [
         record for record in records if record.latency_s is not None and not record.rescored
     ]
-    counted = [record for record in answered if record.prompt_tokens is not None]
-    start_lines = first_token_lines(answered)
-    if answered and remote and not counted:
-        planned = costs_of(answered)["planned_tokens"]
+    counted_records = [record for record in answered_records if record.prompt_tokens is not None]
+    start_lines = first_token_lines(answered_records)
+    if answered_records and remote and not counted_records:
+        planned = costs_of(answered_records)["planned_tokens"]
         cached = f", and whether the planned {planned:,} came from its cache" if planned else ""
         unknown = f"the server reports no usage: it is unknown how many tokens it counted{cached}"
         return [*start_lines, unknown]
-    lines = [*start_lines, *cache_lines(answered, remote=remote)]
+    lines = [*start_lines, *cache_lines(answered_records, remote=remote)]
     if remote:
-        lines += _length_lines(counted, framing_tokens, own)
+        lines += _length_lines(counted_records, framing_tokens, own)
     return lines
 
 
 def first_token_lines(records: Iterable[Record]) -> list[str]:
-    """Return how long streamed answers took to start, at the shortest and the longest length.
+    """Return a line on the median wait for streamed answers, at the shortest and longest length.
 
-    Nothing is returned if none was streamed.
+    If no answer was streamed, there is no line.
     """
     waits: dict[int, list[float]] = defaultdict(list)
     for record in records:
@@ -420,12 +446,12 @@ def first_token_lines(records: Iterable[Record]) -> list[str]:
         return []
     labels = length_labels(sorted(waits))
     ends = dict.fromkeys([min(waits), max(waits)])
-    shown = ", ".join(f"{median(waits[size]):.2f} s at {labels[size]}" for size in ends)
-    return [f"first token: {shown} (median)"]
+    waits_text = ", ".join(f"{median(waits[size]):.2f} s at {labels[size]}" for size in ends)
+    return [f"first token: {waits_text} (median)"]
 
 
 def judge_lines(records: Iterable[Record]) -> list[str]:
-    """Return what a judge's verdicts cost; nothing if none was paid for."""
+    """Return a line on what a judge's verdicts cost, or none if they cost nothing."""
     costs = [record.judge_usd for record in records]
     paid, unknown = summed(costs, of_known=True), costs.count(None)
     if not paid and not unknown:
@@ -435,11 +461,11 @@ def judge_lines(records: Iterable[Record]) -> list[str]:
 
 
 def cache_lines(records: Iterable[Record], *, remote: bool = False) -> list[str]:
-    """Return cached tokens, with the plan's promise."""
-    answered = (
+    """Return a line on cached tokens and those planned, or none if the server reports none."""
+    answered_records = (
         record for record in records if record.latency_s is not None and not record.rescored
     )
-    costs = costs_of(answered, ("prompt_tokens", "cached_tokens", "planned_tokens"))
+    costs = costs_of(answered_records, ("prompt_tokens", "cached_tokens", "planned_tokens"))
     cached, planned = costs["cached_tokens"], costs["planned_tokens"]
     if cached is None:
         if not (remote and planned):
@@ -449,10 +475,10 @@ def cache_lines(records: Iterable[Record], *, remote: bool = False) -> list[str]
     return [f"cached: {cached:,} of {costs['prompt_tokens'] or 0:,} prompt tokens{plan}"]
 
 
-def _length_lines(counted: Sequence[Record], framing_tokens: int, own: bool) -> list[str]:
-    """Return a warning if the server's counts are not the lengths asked, and what mends it."""
+def _length_lines(records: Sequence[Record], framing_tokens: int, own: bool) -> list[str]:
+    """Return a warning with a remedy if the server's counts differ from the lengths, else none."""
     counts = sorted(
-        (_prompt_length(record) + framing_tokens, record.prompt_tokens or 0) for record in counted
+        (_prompt_length(record) + framing_tokens, record.prompt_tokens or 0) for record in records
     )
     deviating = [
         (own_count, server_count)
@@ -463,7 +489,7 @@ def _length_lines(counted: Sequence[Record], framing_tokens: int, own: bool) -> 
         return []
     own_count, server_count = max(deviating, key=lambda row: abs(row[1] - row[0]) / row[0])
     differences = [server_count - own_count for own_count, server_count in counts]
-    remedy = _remedy(counts, differences, framing_tokens, counted[0].model, own)
+    remedy = _remedy(counts, differences, framing_tokens, records[0].model, own)
     return [
         f"warning: the server counted {server_count:,} tokens where {own_count:,} were asked; "
         f"{len(deviating)} of {len(counts)} prompts are off by more than {_TOLERANCE:.0%}. {remedy}"
@@ -492,7 +518,7 @@ def _remedy(
     if are_alike and not has_several and abs(differences[0]) <= _LONG_TEMPLATE_TOKENS:
         return (
             f"One length does not tell whether its chat template adds them (--framing-tokens "
-            f"{framing}) or its tokenizer is another one: ask a second length; {_KEPT}."
+            f"{framing}) or its tokenizer is another one: ask a second length; {_KEEPS_COUNT}."
         )
     shortest, longest = (
         server_count / own_count for own_count, server_count in (rows[0], rows[-1])
@@ -503,10 +529,10 @@ def _remedy(
             "--lengths."
         )
     if note := backend_or_default(model.partition("/")[0]).vocabulary:
-        return f"{note} Lengths are those of the one you chose: {_KEPT}."
+        return f"{note} Lengths are those of the one you chose: {_KEEPS_COUNT}."
     return (
         "Its tokenizer is another one: use --tokenizer with a path to its tokenizer.json, or "
-        f"--tokenizer server (vLLM, llama.cpp); {_KEPT}."
+        f"--tokenizer server (vLLM, llama.cpp); {_KEEPS_COUNT}."
     )
 
 
@@ -569,22 +595,24 @@ class Tally:
     def bar(self, width: int) -> str:
         """Return how far it is, by the tokens left to compute, with the rate and the time left."""
         seconds = max(time.monotonic() - self.started, 1e-6)
-        left = sum(self._work.values())
-        share = self._computed / max(1, self._computed + left)
+        tokens_left = sum(self._work.values())
+        share = self._computed / max(1, self._computed + tokens_left)
         rate = (self.scored + self.failed) / seconds
         words = f"{100 * share:3.0f} %"
-        if self._computed and left:
-            words += f" · {rate:.1f}/s · {duration_label(left * seconds / self._computed)} left"
+        if self._computed and tokens_left:
+            words += (
+                f" · {rate:.1f}/s · {duration_label(tokens_left * seconds / self._computed)} left"
+            )
         room = max(0, min(40, width - len(words) - 1))
-        full = int(share * room)
-        return f"{'█' * full}{'░' * (room - full)} {words}".strip()
+        full_blocks = int(share * room)
+        return f"{'█' * full_blocks}{'░' * (room - full_blocks)} {words}".strip()
 
     def line(self, *, over: bool = False) -> str:
         """Return what is known: scored of total, failures, tokens, money.
 
         Until it ends, the rate and the time left follow, by the tokens that are left to compute.
         """
-        ended = self.scored + self.failed
+        ended_count = self.scored + self.failed
         seconds = max(time.monotonic() - self.started, 1e-6)
         left_s = sum(self._work.values()) * seconds / max(1, self._computed)
         parts = [f"{self.already + self.scored}/{self.total} scored"]
@@ -600,5 +628,5 @@ class Tally:
         elif self.usd:
             parts.append(f"${self.usd:.4f}")
         if self._computed and self._work and not over:
-            parts += [f"{ended / seconds:.1f}/s", f"{duration_label(left_s)} left"]
+            parts += [f"{ended_count / seconds:.1f}/s", f"{duration_label(left_s)} left"]
         return " · ".join(parts)

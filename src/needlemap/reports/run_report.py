@@ -22,9 +22,9 @@ from needlemap.records.lock import is_held
 from needlemap.reports.labels import interval_label, percent_of, score_label
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.report import Fact, Heat, Report, keyed
-from needlemap.reports.run_notes import Taken, ended_lines
+from needlemap.reports.run_notes import DistractorAnswers, ended_lines
 from needlemap.reports.seek_report import seek_report, seeks
-from needlemap.reports.summary import held_by, overall_of, read_families, summary_lines
+from needlemap.reports.summary import effective_lengths_by, overall_of, read_families, summary_lines
 from needlemap.stats.effective import RULES, Effective, Mean, effective_length
 from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.means import depth_scores
@@ -32,8 +32,8 @@ from needlemap.stats.table_schema import CELLS, RUN
 from needlemap.text import printable
 
 # Levels of folders below the one that is looked through.
-DEEP = 4
-Read = Mapping[str, Loaded | None]
+FOLDER_LEVELS = 4
+RunsByFamily = Mapping[str, Loaded | None]
 _DEPTHS = ("depth_percent", "realised_depth_percent")
 
 
@@ -54,7 +54,7 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
     the map is drawn. Raises SettingsError for an unknown rule.
     """
     score_map = run.map
-    sought = seek_report(run) if seeks(run) else None
+    seek = seek_report(run) if seeks(run) else None
     values = {
         "run": run.path,
         "model": score_map.model,
@@ -62,7 +62,7 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
         "tokenizer": score_map.tokenizer,
         "scorer": score_map.scorer,
         "mode": score_map.mode,
-        "overall": mean_fields(score_map.total) if score_map.total and not sought else None,
+        "overall": mean_fields(score_map.total) if score_map.total and not seek else None,
         "missing": score_map.missing,
         "refused_or_filtered": score_map.withheld,
         "stopped": run.about.stopped or None,
@@ -77,12 +77,12 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
         ],
         "notes": list(run.notes),
     }
-    if taken := Taken.of(run.prompts, one=run.about.one_haystack):
-        values["distractors"] = _taken_fields(taken)
-    if sought:
-        values["seek"] = to_json(sought) or None
-        parts = (replace(part, key="") for part in sought.parts)
-        return replace(sought, parts=(*keyed(values), *parts))
+    if distractors := DistractorAnswers.of(run.prompts, one_haystack=run.about.one_haystack):
+        values["distractors"] = _distractor_fields(distractors)
+    if seek:
+        values["seek"] = to_json(seek) or None
+        parts = (replace(part, key="") for part in seek.parts)
+        return replace(seek, parts=(*keyed(values), *parts))
     notes = (printable(line, line=True) for line in ended_lines(run))
     lines = (*summary_lines(run.cube, rules), *notes)
     sentences = (Fact(said=line) for line in lines)
@@ -91,21 +91,21 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
     )
 
 
-def _taken_fields(taken: Taken) -> dict[str, Any]:
+def _distractor_fields(answers: DistractorAnswers) -> dict[str, Any]:
     """Return what answers took from distractors: a share in percent, and counts."""
-    rate = taken.instead
+    rate = answers.instead
     share = {"percent": rate.share, "low": rate.low, "high": rate.high}
     instead = {name: percent_of(value) for name, value in share.items()}
     return {
         "instead": {**instead, "hits": int(rate.hits), "n": rate.n},
-        "beside": taken.beside,
-        "neither": taken.neither,
+        "beside": answers.beside,
+        "neither": answers.neither,
     }
 
 
 def _effective_lengths(run: Loaded, rules: Sequence[str]) -> list[Effective]:
     """Return how far the scores of a run hold; none for one that seeks."""
-    return [] if seeks(run) else held_by(partial(effective_length, run.cube), rules)
+    return [] if seeks(run) else effective_lengths_by(partial(effective_length, run.cube), rules)
 
 
 def _depth_fields(run: Loaded) -> list[dict[str, Any]]:
@@ -166,7 +166,7 @@ def _tokens(length: float | None) -> int | None:
     return None if length is None else round(length)
 
 
-def runs_below(path: Path, levels: int = DEEP) -> Iterator[Path]:
+def runs_below(path: Path, levels: int = FOLDER_LEVELS) -> Iterator[Path]:
     """Yield the folders of all runs in a folder, itself too, so many levels deep, by name.
 
     Links are not followed.
@@ -185,27 +185,27 @@ def runs_below(path: Path, levels: int = DEEP) -> Iterator[Path]:
         yield from runs_below(path / name, levels - 1)
 
 
-def listed(path: Path) -> list[str]:
+def run_row(path: Path) -> list[str]:
     """Return a run as a row of `needlemap list runs`.
 
     It has folder, model, task, score with interval, cells and state.
     """
     try:
         families = families_of(path)
-        read = read_families(families)
-        started = [run for run in read.values() if run is not None]
-        mean = overall_of(families, read)
+        runs_by_family = read_families(families)
+        started_runs = [run for run in runs_by_family.values() if run is not None]
+        mean = overall_of(families, runs_by_family)
     except NeedlemapError as error:
         return [str(path), "", "", "", "", f"cannot be read: {printable(str(error), line=True)}"]
     return [
         str(path),
-        ", ".join(dict.fromkeys(run.map.model for run in started)),
-        started[0].map.task
+        ", ".join(dict.fromkeys(run.map.model for run in started_runs)),
+        started_runs[0].map.task
         if families.is_plain
         else f"suite:{printable(families.suite, line=True)}",
         _score(mean),
-        f"{sum(len(run.map.cells) for run in started):,}",
-        _state(read, families),
+        f"{sum(len(run.map.cells) for run in started_runs):,}",
+        _state(runs_by_family, families),
     ]
 
 
@@ -215,18 +215,18 @@ def _score(mean: ClusterMean | Mean | None) -> str:
     return f"{score_label(mean.score)} {interval_label(mean.low, mean.high)}"
 
 
-def _state(read: Read, families: Families) -> str:
+def _state(runs_by_family: RunsByFamily, families: Families) -> str:
     """Return the state of a run: complete, or the missing trials and why."""
-    started = [run for run in read.values() if run is not None]
-    missing = sum(run.map.missing for run in started)
-    not_started = len(read) - len(started)
+    started_runs = [run for run in runs_by_family.values() if run is not None]
+    missing_count = sum(run.map.missing for run in started_runs)
+    not_started_count = len(runs_by_family) - len(started_runs)
     parts = []
     if any(map(is_held, (families.path, *families.folders))):
         parts.append("running")
-    if not_started:
-        parts.append(f"{not_started} families not begun")
-    if missing:
-        parts.append(f"{missing:,} trials missing")
-    if any(run.about.stopped for run in started):
+    if not_started_count:
+        parts.append(f"{not_started_count} families not begun")
+    if missing_count:
+        parts.append(f"{missing_count:,} trials missing")
+    if any(run.about.stopped for run in started_runs):
         parts.append("stopped by a limit")
     return ", ".join(parts) or "complete"

@@ -23,7 +23,7 @@ def seeks(run: Loaded) -> bool:
     return run.about.named.seek is not None
 
 
-def sought_of(run: Loaded) -> Sought | None:
+def seek_result_of(run: Loaded) -> Sought | None:
     """Return what a run that seeks knows by now.
 
     Returns None for another run, and before anything is scored.
@@ -36,7 +36,7 @@ def seek_report(run: Loaded) -> Report:
 
     Lengths are in tokens; an end beyond the axis is null and named in `beyond`.
     """
-    sought, settings = sought_of(run), run.about.named
+    sought, settings = seek_result_of(run), run.about.named
     title = f"{settings.model} · {settings.task} · sought to {settings.within:g} %"
     if sought is None:
         return Report("seek", title, (Fact(said="nothing is scored yet"),))
@@ -56,7 +56,9 @@ def _facts(sought: Sought, within: float) -> Iterator[Fact | Table]:
         yield Fact(name, None if end is None or end in beyond else round(end))
     yield Fact("beyond", {name: beyond[end] for name, end in ends.items() if end in beyond})
     yield from keyed({"crawls": sought.crawls, "rough": sought.rough, "close": sought.close})
-    yield Fact("assumes", assumed(sought), "" if assumed(sought) in line else assumed(sought))
+    yield Fact(
+        "assumes", assumption(sought), "" if assumption(sought) in line else assumption(sought)
+    )
     yield Fact("stopped_at_grids", round(sought.spent, 1) or None)
     asks = f"{asked_line(sought)}; design effect {sought.effect:.1f}"
     yield Fact("haystacks", int(sought.asked.asks.sum()), asks)
@@ -70,23 +72,23 @@ def _rows(sought: Sought) -> Iterator[Row]:
     """Yield a row a length that was asked."""
     labels = length_labels(sought.axis.lengths)
     counts = asked_by_length(sought)
-    shown = [
+    texts = [
         (labels[length], score_label(hits / trials), f"{hits:g}/{trials:.0f}", f"{asks:.0f}")
         for length, asks, trials, hits in counts
     ]
-    widths = [max(len(row[column]) for row in shown) for column in range(4)]
-    for (length, asks, trials, hits), row in zip(counts, shown, strict=True):
+    widths = [max(len(row[column]) for row in texts) for column in range(4)]
+    for (length, asks, trials, hits), row in zip(counts, texts, strict=True):
         values = {"length_tokens": length, "haystacks": int(asks), "n": int(trials)}
         line = f"  {'  '.join(map(str.rjust, row, widths))} haystack{'s' * (row[3] != '1')}"
         yield Row(values | {"hits": round(hits, 6)}, (line,))
 
 
-def assumed(sought: Sought) -> str:
+def assumption(sought: Sought) -> str:
     """Return what the line rests on."""
     lengths = [tokens_label(length) for length, *_ in asked_by_length(sought)]
-    more = ", ..." if len(lengths) > _LENGTHS_SHOWN else ""
-    shown = ", ".join(lengths[:_LENGTHS_SHOWN])
-    return f"as far as a smooth curve between the lengths asked: {shown}{more}"
+    dots = ", ..." if len(lengths) > _LENGTHS_SHOWN else ""
+    lengths_shown = ", ".join(lengths[:_LENGTHS_SHOWN])
+    return f"as far as a smooth curve between the lengths asked: {lengths_shown}{dots}"
 
 
 def length_line(sought: Sought) -> str:
@@ -95,7 +97,7 @@ def length_line(sought: Sought) -> str:
     It says "to the end" only with the assumption behind it.
     """
     line = _length_words(sought)
-    return f"{line}, {assumed(sought)}" if ">=" in line else line
+    return f"{line}, {assumption(sought)}" if ">=" in line else line
 
 
 def _length_words(sought: Sought) -> str:

@@ -24,13 +24,13 @@ from needlemap.reports.report import (
     Table,
     keyed,
 )
-from needlemap.reports.run_report import Read, effective_fields, mean_fields, run_report
-from needlemap.reports.seek_report import asked_line, length_line, seeks, sought_of
+from needlemap.reports.run_report import RunsByFamily, effective_fields, mean_fields, run_report
+from needlemap.reports.seek_report import asked_line, length_line, seek_result_of, seeks
 from needlemap.reports.summary import (
     FAMILY_RULES,
     NO_MEAN,
     count_label,
-    held_by,
+    effective_lengths_by,
     mean_length_lines,
     means_of,
     overall_of,
@@ -45,47 +45,50 @@ from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.seek import Sought
 from needlemap.text import printable
 
-SOUGHT = (Column("name", "family"), Column("found", "effective length"), Column("asked", "asked"))
+SEEK_COLUMNS = (
+    Column("name", "family"),
+    Column("found", "effective length"),
+    Column("asked", "asked"),
+)
 
 
 def suite_report(
     families: Families,
-    read: Read,
+    runs_by_family: RunsByFamily,
     rules: Sequence[str] = FAMILY_RULES,
     glance: str = RULES[0],
 ) -> Report:
-    """Return the report of a run with several families.
+    """Return the report of a run with several families, or raise SettingsError for a wrong rule.
 
-    rules: of effective length. glance: of the one that is seen at a glance. Raises SettingsError
-    for an unknown rule.
+    rules: of effective length. glance: the rule of the length that is shown at a glance.
     """
-    started = [run for run in read.values() if run is not None]
-    seeks_any = any(map(seeks, started))
-    scores = FamilyScores([]) if seeks_any else scores_of(families, read)
+    started_runs = [run for run in runs_by_family.values() if run is not None]
+    seeks_any = any(map(seeks, started_runs))
+    scores = FamilyScores([]) if seeks_any else scores_of(families, runs_by_family)
     means = scores.means()
     overall = scores.overall()
-    effective_lengths = held_by(scores.effective, rules)
+    effective_lengths = effective_lengths_by(scores.effective, rules)
     name = score_name(families)
     mean = Line(name, means, scores.effective(parse_rule(glance)), main=True)
-    models = ", ".join(dict.fromkeys(run.map.model for run in started))
+    models = ", ".join(dict.fromkeys(run.map.model for run in started_runs))
     title = printable(f"suite {families.suite} · {models}", line=True)
-    count = f"{len(read)} families"
+    count = f"{len(runs_by_family)} families"
     values = {
         "run": str(families.path),
         "suite": families.suite,
-        "model": started[0].map.model if started else None,
+        "model": started_runs[0].map.model if started_runs else None,
         "overall": overall and mean_fields(overall),
-        "missing": sum(run.map.missing for run in started),
-        "refused_or_filtered": sum(run.map.withheld for run in started),
+        "missing": sum(run.map.missing for run in started_runs),
+        "refused_or_filtered": sum(run.map.withheld for run in started_runs),
         "lengths": [
             {"length_tokens": length, **mean_fields(mean)} for length, mean in means.items()
         ],
         "effective_lengths": list(map(effective_fields, effective_lengths)),
         "families": lambda: {
-            name: run and to_json(run_report(run, rules)) for name, run in read.items()
+            name: run and to_json(run_report(run, rules)) for name, run in runs_by_family.items()
         },
     }
-    weighted = weighted_scores(families, read)
+    weighted = weighted_scores(families, runs_by_family)
     if families.scores:
         values["scores"] = [
             _score_fields(name, weights, weighted[name])
@@ -94,7 +97,9 @@ def suite_report(
     lines = mean_length_lines(name, means, effective_lengths) if means else [NO_MEAN]
     score = score_label(None if overall is None else overall.score)
     parts = (
-        _sought(title, read) if seeks_any else _scored(families, read, title, mean, overall, lines)
+        _seek_parts(title, runs_by_family)
+        if seeks_any
+        else _score_parts(families, runs_by_family, title, mean, overall, lines)
     )
     if weighted and not seeks_any:
         parts = chain(parts, [_scores_table(weighted)])
@@ -102,35 +107,36 @@ def suite_report(
         "suite",
         title,
         (*keyed(values), *parts),
-        chart=(*family_lines(read), *(() if seeks_any else (mean,))),
+        chart=(*family_lines(runs_by_family), *(() if seeks_any else (mean,))),
         brief=count if seeks_any else f"{count}, {name} {score}",
-        answer="" if seeks_any else _answer(read, mean, overall),
+        answer="" if seeks_any else _answer(runs_by_family, mean, overall),
     )
 
 
-def _answer(read: Read, mean: Line, overall: Mean | None) -> str:
-    """Return the score of all families and how far it holds, in a sentence."""
-    not_started = [*read.values()].count(None)
-    note = f", {not_started} of them not begun" if not_started else ""
+def _answer(runs_by_family: RunsByFamily, mean: Line, overall: Mean | None) -> str:
+    """Return a sentence on the score of all families and its effective length."""
+    not_started_count = [*runs_by_family.values()].count(None)
+    note = f", {not_started_count} of them not begun" if not_started_count else ""
     if overall is None:
-        return f"No {mean.name} yet over {len(read)} families{note}"
-    sentence = f"{mean.name.capitalize()} over {len(read)} families: {score_label(overall.score)} %"
+        return f"No {mean.name} yet over {len(runs_by_family)} families{note}"
+    score = score_label(overall.score)
+    sentence = f"{mean.name.capitalize()} over {len(runs_by_family)} families: {score} %"
     if mean.effective is None:
         return sentence
     rule = mean.effective.rule.name
     return f"{sentence}; effective length {effective_label(mean.effective)} ({rule})"
 
 
-def _scored(
+def _score_parts(
     families: Families,
-    read: Read,
+    runs_by_family: RunsByFamily,
     title: str,
     mean: Line,
     overall: Mean | None,
     lines: Sequence[str],
 ) -> Iterator[Fact | Table]:
     """Yield the score of all families, then scores by length of each and of all."""
-    not_started = [*read.values()].count(None)
+    not_started_count = [*runs_by_family.values()].count(None)
     score = "none yet" if overall is None else f"{score_label(overall.score)} %"
     weighting = "weighted by the suite" if families.scores else "each family counts the same"
     yield Fact(value=score, head=f"{mean.name.capitalize()} over families", note=weighting)
@@ -138,14 +144,16 @@ def _scored(
         effective, rule = effective_label(mean.effective), mean.effective.rule.name
         yield Fact(value=effective, head="Effective length", note=f"{rule}, of the {mean.name}")
     yield Fact(
-        value=len(read), head="Families", note=f"{not_started} not begun" if not_started else ""
+        value=len(runs_by_family),
+        head="Families",
+        note=f"{not_started_count} not begun" if not_started_count else "",
     )
-    if not any(run.map.lengths for run in read.values() if run is not None):
+    if not any(run.map.lengths for run in runs_by_family.values() if run is not None):
         yield Fact(said=f"suite {families.suite}: nothing was asked yet")
         return
-    rows = [_family(name, run) for name, run in read.items()]
+    rows = [_family_row(name, run) for name, run in runs_by_family.items()]
     if not families.scores:
-        rows.append(_values(mean.name, mean.means, overall))
+        rows.append(_row_values(mean.name, mean.means, overall))
     yield _by_length("family", rows, Column("count", "n", FIGURES), title=title)
     yield Fact(said="\n".join(lines))
 
@@ -169,93 +177,100 @@ def _scores_table(scores: Mapping[str, FamilyScores]) -> Table:
     for name, family_scores in scores.items():
         overall = family_scores.overall()
         interval = interval_label(overall.low, overall.high) if overall else None
-        rows.append(_values(name, family_scores.means(), overall, interval=interval))
+        rows.append(_row_values(name, family_scores.means(), overall, interval=interval))
     return _by_length("score", rows, Column("interval", "95 %", FIGURES), linked=False)
 
 
-def _sought(title: str, read: Read) -> Iterator[Fact | Table]:
-    """Yield what each family of a suite that seeks knows.
+def _seek_parts(title: str, runs_by_family: RunsByFamily) -> Iterator[Fact | Table]:
+    """Yield the effective length of each family of a suite that seeks.
 
-    There is no mean, as each is asked unevenly.
+    There is no mean, because each family is sampled unevenly.
     """
-    yield Fact(value=f"{len(read)} families", head="Sought", note="no mean is made")
+    yield Fact(value=f"{len(runs_by_family)} families", head="Sought", note="no mean is made")
     rows = []
-    for name, run in read.items():
-        sought = None if run is None else sought_of(run)
-        effective = "nothing is scored yet" if sought is None else _without_head(sought)
-        spending = "" if sought is None else asked_line(sought)
+    for name, run in runs_by_family.items():
+        result = None if run is None else seek_result_of(run)
+        effective = "nothing is scored yet" if result is None else _without_head(result)
+        spending = "" if result is None else asked_line(result)
         rows.append(Row({"name": name, "found": effective, "asked": spending}, to=name))
-    yield Table("", SOUGHT, tuple(rows), title)
+    yield Table("", SEEK_COLUMNS, tuple(rows), title)
 
 
-def _without_head(sought: Sought) -> str:
+def _without_head(result: Sought) -> str:
     """Return the effective length, without these two words."""
-    return length_line(sought).removeprefix("effective length").lstrip(": ")
+    return length_line(result).removeprefix("effective length").lstrip(": ")
 
 
-def family_lines(read: Read) -> tuple[Line, ...]:
+def family_lines(runs_by_family: RunsByFamily) -> tuple[Line, ...]:
     """Return scores by length of each family that was started, also of lengths without one."""
     return tuple(
         Line(name, {length: run.map.margins.get(length) for length in run.map.lengths})
-        for name, run in read.items()
+        for name, run in runs_by_family.items()
         if run is not None
     )
 
 
 def models_report(paths: Sequence[Path]) -> Report:
     """Return the report of several models: scores by length, of several families their mean."""
-    rows = [_model(families, read_families(families)) for families in map(families_of, paths)]
+    rows = [_model_row(families, read_families(families)) for families in map(families_of, paths)]
     missing = [Column("missing", "missing", COUNT)] if any(row["missing"] for row in rows) else []
     return Report("models", f"{len(rows)} models", (_by_length("model", rows, *missing),))
 
 
-def suites_in(runs: Sequence[Loaded]) -> tuple[list[tuple[Families, Read]], list[Loaded]]:
-    """Part runs of other tools' files into families of one suite and model, and the rest.
+def suites_in(runs: Sequence[Loaded]) -> tuple[list[tuple[Families, RunsByFamily]], list[Loaded]]:
+    """Return the suites in the runs of other tools' files, and the runs of no suite.
 
-    A suite is several runs together.
+    A suite is several runs of one suite and model in one folder.
     """
     groups: dict[tuple[Path, str, str], list[Loaded]] = {}
     for run in runs:
         groups.setdefault((Path(run.path).parent, run.suite, run.about.model_label), []).append(run)
-    suites: list[tuple[Families, Read]] = []
+    suites: list[tuple[Families, RunsByFamily]] = []
     in_suites: set[int] = set()
     for (path, suite, _), group in groups.items():
         if not suite or len(group) == 1:
             continue
-        read = {str(run.about.named.task): run for run in group}
-        suites.append((Families(path, suite, tuple(read), scores_among(suite, read)), read))
+        runs_by_family = {str(run.about.named.task): run for run in group}
+        suites.append(
+            (
+                Families(path, suite, tuple(runs_by_family), scores_among(suite, runs_by_family)),
+                runs_by_family,
+            )
+        )
         in_suites.update(map(id, group))
     return suites, [run for run in runs if id(run) not in in_suites]
 
 
 def fields_of(path: str | Path, rules: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return a folder's run for programs.
+    """Return a folder's run for programs, or raise NeedlemapError if it cannot be read.
 
-    rules: of effective length; by default those of the terminal. Raises NeedlemapError.
+    rules: of effective length; by default those of the terminal.
     """
     families = families_of(path)
-    read = read_families(families)
-    if only := read.get(""):
-        return to_json(run_report(only, rules or RULES))
-    return to_json(suite_report(families, read, rules or FAMILY_RULES))
+    runs_by_family = read_families(families)
+    if single_run := runs_by_family.get(""):
+        return to_json(run_report(single_run, rules or RULES))
+    return to_json(suite_report(families, runs_by_family, rules or FAMILY_RULES))
 
 
 def _by_length(
     row_name: str,
     rows: Sequence[Mapping[str, Any]],
-    *more: Column,
+    *further_columns: Column,
     title: str = "",
     linked: bool = True,
 ) -> Table:
-    """Return a table with the lengths across, that of all behind them."""
+    """Return a table with a column for each length, then one for all lengths."""
     lengths = sorted({length for row in rows for length in row["scores"]})
     labels = length_labels(lengths)
     columns = (
         Column(str(length), labels[length], SCORE, partial(_score_at, length)) for length in lengths
     )
     overall = Column("overall", "all", SCORE)
-    shown = tuple(Row(row, to=row["name"] if linked else "") for row in rows)
-    return Table("", (Column("name", row_name), *columns, overall, *more), shown, title)
+    table_rows = tuple(Row(row, to=row["name"] if linked else "") for row in rows)
+    return Table(
+        "", (Column("name", row_name), *columns, overall, *further_columns), table_rows, title
+    )
 
 
 def _score_at(length: int, row: Mapping[str, Any]) -> float | None:
@@ -263,7 +278,7 @@ def _score_at(length: int, row: Mapping[str, Any]) -> float | None:
     return score
 
 
-def _values(
+def _row_values(
     name: str,
     means: Mapping[int, ClusterMean | Mean | None],
     overall: ClusterMean | Mean | None,
@@ -275,15 +290,15 @@ def _values(
     return {"name": printable(name, line=True), "scores": scores, "overall": overall_score, **more}
 
 
-def _family(name: str, run: Loaded | None) -> dict[str, Any]:
+def _family_row(name: str, run: Loaded | None) -> dict[str, Any]:
     means, mean = (run.map.margins, run.map.total) if run else ({}, None)
-    return _values(name, means, mean, count=count_label(run))
+    return _row_values(name, means, mean, count=count_label(run))
 
 
-def _model(families: Families, read: Read) -> dict[str, Any]:
+def _model_row(families: Families, runs_by_family: RunsByFamily) -> dict[str, Any]:
     """Return a model's name, its scores, their mean, and how many trials are missing."""
-    started = [run for run in read.values() if run is not None]
-    name = started[0].map.model if started else str(families.path)
-    means = means_of(families, read)
-    missing = sum(run.map.missing for run in started) or None
-    return _values(name, means, overall_of(families, read), missing=missing)
+    started_runs = [run for run in runs_by_family.values() if run is not None]
+    name = started_runs[0].map.model if started_runs else str(families.path)
+    means = means_of(families, runs_by_family)
+    missing_count = sum(run.map.missing for run in started_runs) or None
+    return _row_values(name, means, overall_of(families, runs_by_family), missing=missing_count)

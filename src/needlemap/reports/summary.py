@@ -54,7 +54,10 @@ NO_MEAN = "no mean over families yet: no length has a score of each of them"
 
 
 def summary_lines(cube: Cube, rules: Sequence[str] = RULES) -> list[str]:
-    """Return all lines; none without a score. Raises SettingsError for an unknown rule."""
+    """Return the lines on a run's scores, or none if nothing was scored.
+
+    If a rule is unknown, SettingsError is raised.
+    """
     mean = total_score(cube)
     if mean is None:
         return []
@@ -70,9 +73,9 @@ def summary_lines(cube: Cube, rules: Sequence[str] = RULES) -> list[str]:
 
 
 def _few_lines(cube: Cube, clusters: int) -> list[str]:
-    """Return what so few repeats cannot show, and what enough would cost.
+    """Return a line on what too few repeats cannot show, and on the cost of enough of them.
 
-    Nothing is returned if they are enough.
+    If there are enough repeats, there is no line.
     """
     if clusters >= FEWEST or cube.one_haystack or not cube.counted:
         return []
@@ -93,7 +96,7 @@ def _few_lines(cube: Cube, clusters: int) -> list[str]:
 
 def _all_prompts_lines(cube: Cube, mean: ClusterMean) -> list[str]:
     unit = "haystack" if any(cube.lengths) else "sample"
-    line = f"all prompts: {_score(mean)} (n={mean.n:,}, {counted(mean.clusters, unit)}"
+    line = f"all prompts: {_score_text(mean)} (n={mean.n:,}, {counted(mean.clusters, unit)}"
     if cube.linear:
         return [f"{line}; each length is the ratio of its summed gains)"]
     if mean.standard_error is not None and mean.design_effect is not None:
@@ -117,7 +120,7 @@ def _means_line(mean: ClusterMean) -> str:
 
 
 def _missing_lines(cube: Cube, mean: ClusterMean) -> list[str]:
-    """Return bounds of what missing prompts leave open: of all, and of each such length."""
+    """Return bounds of the mean that missing prompts leave open, of all and of each length."""
     bounds = missing_bounds(mean.score * mean.n, mean.n, cube.missing)
     if not cube.missing or bounds is None:
         return []
@@ -127,35 +130,35 @@ def _missing_lines(cube: Cube, mean: ClusterMean) -> list[str]:
     missing_by_length = (cube.asked & ~cube.known).sum(axis=(0, 2))
     by_length = []
     for index, length in enumerate(cube.lengths):
-        if missing := int(missing_by_length[index]):
-            least, most = _ends(cube.scores[:, index], missing)
-            by_length.append(f"{labels[length]} {least} to {most} ({missing})")
+        if missing_count := int(missing_by_length[index]):
+            lowest, highest = _bound_labels(cube.scores[:, index], missing_count)
+            by_length.append(f"{labels[length]} {lowest} to {highest} ({missing_count})")
     return [
         f"{missing_prompts}: {low} if all were wrong, {high} if all were right",
         f"  by length, and how many: {' · '.join(by_length)}",
     ]
 
 
-def _ends(scores: Array, missing: int) -> tuple[str, str]:
-    bounds = missing_bounds(float(np.nansum(scores)), int((~np.isnan(scores)).sum()), missing)
+def _bound_labels(scores: Array, missing_count: int) -> tuple[str, str]:
+    bounds = missing_bounds(float(np.nansum(scores)), int((~np.isnan(scores)).sum()), missing_count)
     low, high = bounds or (0.0, 1.0)
     return score_label(low), score_label(high)
 
 
 def _effective_lines(cube: Cube, rules: Sequence[str]) -> list[str]:
-    effective_lengths = held_by(partial(effective_length, cube), rules)
+    effective_lengths = effective_lengths_by(partial(effective_length, cube), rules)
     if not effective_lengths:
         return []
-    shown = [
+    rule_labels = [
         f"{effective.rule.name} {effective_label(effective)}" for effective in effective_lengths
     ]
-    unscored = [
+    unscored_lengths = [
         length for index, length in enumerate(cube.lengths) if not cube.known[:, index].any()
     ]
     note = ""
-    if unscored:
-        note = f"; nothing was scored at {', '.join(length_labels(unscored).values())}"
-    lines = [f"effective length: {' · '.join(shown)}{note}"]
+    if unscored_lengths:
+        note = f"; nothing was scored at {', '.join(length_labels(unscored_lengths).values())}"
+    lines = [f"effective length: {' · '.join(rule_labels)}{note}"]
     if not cube.counted:
         return lines
     if cube.one_haystack:
@@ -170,7 +173,10 @@ def _effective_lines(cube: Cube, rules: Sequence[str]) -> list[str]:
 
 
 def _missing_lengths(cube: Cube, rules: Sequence[Rule]) -> list[str]:
-    """Return effective lengths if all that is missing were wrong, and if it were right."""
+    """Return a line on effective lengths if all missing trials were wrong, and if all were right.
+
+    If no trial is missing, there is no line.
+    """
     is_missing = cube.asked & ~cube.known
     if not is_missing.any():
         return []
@@ -182,39 +188,39 @@ def _missing_lengths(cube: Cube, rules: Sequence[Rule]) -> list[str]:
         )
         for score in (0.0, 1.0)
     )
-    shown = []
+    rule_ranges = []
     for rule in rules:
         # Without draws: these have no intervals.
         low = effective_length(all_wrong, rule, draws=0)
         high = effective_length(all_right, rule, draws=0)
         if low and high and rule.kind != "worst-depth":
-            shown.append(
+            rule_ranges.append(
                 f"{rule.name} {effective_value(low, low.value)} to "
                 f"{effective_value(high, high.value)}"
             )
-    return [f"  if all missing trials were wrong, or right: {' · '.join(shown)}"]
+    return [f"  if all missing trials were wrong, or right: {' · '.join(rule_ranges)}"]
 
 
 def _depth_lines(cube: Cube) -> list[str]:
     gap = position_gap(cube)
     if gap is None:
         return []
-    worst, best = (
-        f"{label} {_score(row.mean)}"
+    lowest, highest = (
+        f"{label} {_score_text(row.mean)}"
         for label, row in zip(depth_score_labels(gap, cube.depths), gap, strict=True)
     )
     if gap[0].mean.score == gap[1].mean.score:
         return [f"by depth: {score_label(gap[0].mean.score)} at every depth"]
-    return [f"by depth: lowest at {worst}, highest at {best}"]
+    return [f"by depth: lowest at {lowest}, highest at {highest}"]
 
 
-def _score(mean: ClusterMean) -> str:
+def _score_text(mean: ClusterMean) -> str:
     """Return a score with its interval, if it has one."""
     return f"{score_label(mean.score)}{interval_behind(mean)}"
 
 
 def _again_lines(cube: Cube) -> list[str]:
-    """Return the noise floor, from prompts that were sent more than once."""
+    """Return a line on the noise floor, if prompts were sent more than once."""
     noise = noise_floor(cube.again)
     if noise is None:
         return []
@@ -225,7 +231,7 @@ def _again_lines(cube: Cube) -> list[str]:
 
 
 def _where_seen(cube: Cube) -> str:
-    """Return at which lengths prompts were sent again, if it was not at all of them."""
+    """Return the lengths at which prompts were sent again, or '' if it was at all of them."""
     lengths = sorted(set(cube.again_at))
     if not lengths or len(lengths) == len(cube.lengths):
         return ""
@@ -242,29 +248,29 @@ def _where_seen(cube: Cube) -> str:
 
 
 def _power_line(mean: ClusterMean) -> str:
-    """Return the pairs at which a comparison is sure of a loss.
+    """Return a line on the pairs that a comparison needs to detect a loss.
 
-    They are given for losses that fall singly, and that cluster as scores do.
+    If losses that cluster as scores do need many more, their number is given too.
     """
     clusters = mean.clusters if mean.clusters >= FEWEST else None
     effect = mean.design_effect or 1.0
-    singly = trials_needed(DROP, design_effect=1.0, clusters=clusters)
-    together = trials_needed(DROP, design_effect=effect, clusters=clusters)
+    independent_pairs = trials_needed(DROP, design_effect=1.0, clusters=clusters)
+    clustered_pairs = trials_needed(DROP, design_effect=effect, clusters=clusters)
     addition = ""
-    if together > 1.1 * singly:
-        addition = f", or {together:,} if losses fall by text as scores do"
+    if clustered_pairs > 1.1 * independent_pairs:
+        addition = f", or {clustered_pairs:,} if losses fall by text as scores do"
     scope = "" if clusters else " on these texts"
     return (
         f"Sample size: {mean.n:,}. To detect a {100 * DROP:g}-point loss{scope} with 80 % power "
-        f"you need about {singly:,}{addition}."
+        f"you need about {independent_pairs:,}{addition}."
     )
 
 
 def read_families(families: Families) -> dict[str, Loaded | None]:
-    """Return each family of a run, None for one that was not started."""
-    started = families.started_names
+    """Read each family of a run. A family that was not started is None."""
+    started_names = families.started_names
     return {
-        name: load_run(families.folder(name)) if name in started else None
+        name: load_run(families.folder(name)) if name in started_names else None
         for name in families.names
     }
 
@@ -277,9 +283,9 @@ def score_name(families: Families) -> str:
     return printable([MEAN, *families.scores][-1], line=True)
 
 
-def scores_of(families: Families, read: Mapping[str, Loaded | None]) -> FamilyScores:
+def scores_of(families: Families, runs_by_family: Mapping[str, Loaded | None]) -> FamilyScores:
     """Return the score of all families: the last that the suite names, or their mean."""
-    return _together(score_weights(families), read)
+    return _weighted_mean(score_weights(families), runs_by_family)
 
 
 def score_weights(families: Families) -> Mapping[str, float]:
@@ -288,53 +294,58 @@ def score_weights(families: Families) -> Mapping[str, float]:
 
 
 def weighted_scores(
-    families: Families, read: Mapping[str, Loaded | None]
+    families: Families, runs_by_family: Mapping[str, Loaded | None]
 ) -> dict[str, FamilyScores]:
     """Return the scores that the suite names."""
-    return {name: _together(weights, read) for name, weights in families.scores.items()}
+    return {
+        name: _weighted_mean(weights, runs_by_family) for name, weights in families.scores.items()
+    }
 
 
-def _together(weights: Mapping[str, float], read: Mapping[str, Loaded | None]) -> FamilyScores:
-    """Return a weighted mean of families; without any length until all of them were started."""
-    cubes = [run.cube for family in weights if (run := read.get(family)) is not None]
+def _weighted_mean(
+    weights: Mapping[str, float], runs_by_family: Mapping[str, Loaded | None]
+) -> FamilyScores:
+    """Return a weighted mean of families. Until all of them were started, it has no length."""
+    cubes = [run.cube for family in weights if (run := runs_by_family.get(family)) is not None]
     is_complete = len(cubes) == len(weights)
     return FamilyScores(
         cubes if is_complete else [], weights=[*weights.values()] if is_complete else None
     )
 
 
-def overall_of(families: Families, read: Mapping[str, Loaded | None]) -> ClusterMean | Mean | None:
-    """Return the mean of a run, of several families their score.
+def overall_of(
+    families: Families, runs_by_family: Mapping[str, Loaded | None]
+) -> ClusterMean | Mean | None:
+    """Return the mean of a run or, if it has several families, their score.
 
-    Returns None without a score of each.
+    If a family has no score, None is returned.
     """
-    only = read.get("")
-    return only.map.total if only else scores_of(families, read).overall()
+    single_run = runs_by_family.get("")
+    return single_run.map.total if single_run else scores_of(families, runs_by_family).overall()
 
 
 def means_of(
-    families: Families, read: Mapping[str, Loaded | None]
+    families: Families, runs_by_family: Mapping[str, Loaded | None]
 ) -> Mapping[int, ClusterMean | Mean]:
-    """Return the mean of a run by length, of several families their score.
-
-    They are as the terminal shows them.
-    """
-    only = read.get("")
-    return only.map.margins if only else scores_of(families, read).means()
+    """Return the mean of a run by length or, if it has several families, their score by length."""
+    single_run = runs_by_family.get("")
+    return single_run.map.margins if single_run else scores_of(families, runs_by_family).means()
 
 
 def count_label(run: Loaded | None) -> str:
-    """Return how many trials of a family have a score, and how many are missing."""
+    """Return the number of trials of a family with a score, and of those missing, in words."""
     if run is None:
         return "not begun"
-    missing = f", {run.map.missing:,} missing" if run.map.missing else ""
-    return f"{run.map.n:,}{missing}{withheld_label(run.map)}"
+    missing_note = f", {run.map.missing:,} missing" if run.map.missing else ""
+    return f"{run.map.n:,}{missing_note}{withheld_label(run.map)}"
 
 
-def held_by(length_by: Callable[[Rule], Effective | None], rules: Sequence[str]) -> list[Effective]:
-    """Return how far scores hold, by each rule that gives a length.
+def effective_lengths_by(
+    length_by: Callable[[Rule], Effective | None], rules: Sequence[str]
+) -> list[Effective]:
+    """Return the effective length by each rule that gives one.
 
-    length_by: what a rule gives. Raises SettingsError for an unknown rule.
+    length_by: computes it by a rule. If a rule is unknown, SettingsError is raised.
     """
     return [effective for rule in rules if (effective := length_by(parse_rule(rule))) is not None]
 
@@ -355,20 +366,20 @@ def _interval_line(name: str, means: dict[int, Mean]) -> str:
 def mean_length_lines(
     name: str, means: dict[int, Mean], effective_lengths: Sequence[Effective]
 ) -> list[str]:
-    """Return how sure the score of all families is, and how far it holds."""
+    """Return lines on the intervals of the score of all families, and its effective lengths."""
     threshold = f"{100 * PUBLISHED:g}"
-    label = _length(published_length(means), list(means))
-    shown = [
+    label = _length_label(published_length(means), list(means))
+    rule_labels = [
         f"{effective.rule.name} {effective_label(effective)}" for effective in effective_lengths
     ]
     return [
         _interval_line(name, means),
         f"effective length as published, the largest whose mean exceeds {threshold}: {label}",
-        f"effective length of the {name}: {' · '.join(shown)}",
+        f"effective length of the {name}: {' · '.join(rule_labels)}",
     ]
 
 
-def _length(effective: float | None, lengths: Sequence[int]) -> str:
+def _length_label(effective: float | None, lengths: Sequence[int]) -> str:
     labels = length_labels(lengths)
     if effective == inf:
         return f">={labels[max(lengths)]}"

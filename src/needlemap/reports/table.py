@@ -114,16 +114,16 @@ def trials_table(runs: Sequence[Loaded]) -> DataTable:
 def _row_values(
     run: Loaded, model: str, task: str, columns: Sequence[DataColumn], row: Any
 ) -> tuple[Value, ...]:
-    """Return a row's values; of a task that asks about the whole text no depth."""
+    """Return a row's values. If the task asks about the whole text, its depths are None."""
     placeless = _DEPTHS if run.map.depthless else ()
     values = (
         None if column.name in placeless else column.table_value(row)
         for column in columns[len(RUN) :]
     )
-    return tuple(map(_encodable, (run.path, model, task, *values)))
+    return tuple(map(_make_encodable, (run.path, model, task, *values)))
 
 
-def _encodable(value: Value) -> Value:
+def _make_encodable(value: Value) -> Value:
     """Return a value that a file can hold.
 
     The names of folders and a stranger's words may have half characters.
@@ -132,34 +132,36 @@ def _encodable(value: Value) -> Value:
 
 
 def csv_text(table: DataTable) -> str:
-    """Return the table as CSV; unknown values are empty fields."""
+    """Return the table as CSV, in which unknown values are empty fields."""
     text = io.StringIO()
-    plain = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_MINIMAL)
-    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    plain.writerow(column.name for column in table.columns)
+    plain_writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_MINIMAL)
+    quoting_writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    plain_writer.writerow(column.name for column in table.columns)
     for row in table.rows:
-        fields = [safe(value) for value in row]
+        fields = [escape_formula(value) for value in row]
         has_line_break = any(
             isinstance(field, str) and not set(field).isdisjoint(LINE_BREAKS) for field in fields
         )
-        (quoted if has_line_break else plain).writerow(fields)
+        (quoting_writer if has_line_break else plain_writer).writerow(fields)
     return text.getvalue()
 
 
-def safe(value: Value) -> Value:
-    """Return a value that no spreadsheet runs as a formula; numbers stay as they are.
+def escape_formula(value: Value) -> Value:
+    """Return a value that no spreadsheet runs as a formula. Numbers stay as they are.
 
-    >>> safe("=1+1"), safe("-5"), safe("plain")
+    >>> escape_formula("=1+1"), escape_formula("-5"), escape_formula("plain")
     ("'=1+1", '-5', 'plain')
-    >>> safe("42;=cmd"), safe("1;-5")  # to a spreadsheet whose lists are parted by ';'
-    ("42;'=cmd", '1;-5')
-    >>> safe("\\xa0=1")
+    >>> escape_formula("42;=cmd")  # to a spreadsheet whose lists are parted by ';'
+    "42;'=cmd"
+    >>> escape_formula("1;-5")
+    '1;-5'
+    >>> escape_formula("\\xa0=1")
     "'\\xa0=1"
     """
     if not isinstance(value, str) or _is_number(value):
         return value
-    guarded = _INNER_FORMULA.sub(r"\1'", value)
-    return f"'{guarded}" if _FORMULA.match(guarded) else guarded
+    escaped = _INNER_FORMULA.sub(r"\1'", value)
+    return f"'{escaped}" if _FORMULA.match(escaped) else escaped
 
 
 def _is_number(text: str) -> bool:
@@ -263,11 +265,13 @@ def column_names(settings_of_runs: Sequence[RunSettings], paths: Sequence[str | 
     ['my-model', 't_1']
     """
     short_names = [
-        _plain(settings.label or Path(settings.model).name) for settings in settings_of_runs
+        _plain_name(settings.label or Path(settings.model).name) for settings in settings_of_runs
     ]
     names: list[str] = []
-    for name in map(_plain, unique_names(short_names, [Path(path) for path in paths])):
-        repeats = sum(other == name or other.startswith(f"{name}-") for other in names)
+    for name in map(_plain_name, unique_names(short_names, [Path(path) for path in paths])):
+        repeats = sum(
+            earlier_name == name or earlier_name.startswith(f"{name}-") for earlier_name in names
+        )
         names.append(f"{name}-{repeats + 1}" if name in names else name)
     return names
 
@@ -288,9 +292,9 @@ def summary_txt(columns: Mapping[str, Map], made: datetime, *, version: str | No
     """
     rows = _rows(columns, version)
     parts = {
-        "tabulate format": tabulated(rows),
+        "tabulate format": tabulate(rows),
         SECTION: [",".join(row) for row in rows],
-        "raw format": _raw(columns, [row[0] for row in rows[1:]]),
+        "raw format": _raw_lines(columns, [row[0] for row in rows[1:]]),
     }
     sections = [
         "\n".join([name, "^" * 128, *lines, "$" * 128, ""]) for name, lines in parts.items()
@@ -300,16 +304,16 @@ def summary_txt(columns: Mapping[str, Map], made: datetime, *, version: str | No
     )
 
 
-def tabulated(rows: Sequence[Sequence[str]]) -> list[str]:
+def tabulate(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows as the `tabulate` package prints them.
 
     Texts are set to the left, numbers by their decimal point.
     """
-    columns = [_aligned([row[column] for row in rows]) for column in range(len(rows[0]))]
+    columns = [_align([row[column] for row in rows]) for column in range(len(rows[0]))]
     return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
-def _aligned(cells: Sequence[str]) -> list[str]:
+def _align(cells: Sequence[str]) -> list[str]:
     head, *values = cells
     are_numbers = all(value.replace(".", "", 1).isdigit() for value in values)
     if are_numbers:
@@ -325,7 +329,7 @@ def _aligned(cells: Sequence[str]) -> list[str]:
     return [line.rjust(width) if are_numbers else line.ljust(width) for line in lines]
 
 
-def _raw(columns: Mapping[str, Map], datasets: Sequence[str]) -> list[str]:
+def _raw_lines(columns: Mapping[str, Map], datasets: Sequence[str]) -> list[str]:
     lines = []
     for name, score_map in columns.items():
         lines += ["-" * 31, f"Model: {name}"]
@@ -341,7 +345,7 @@ def _rows(columns: Mapping[str, Map], version: str | None) -> list[list[str]]:
     shown_version = version or summary_version(columns)
     scores, cells = [_scores(score_map) for score_map in columns.values()], _cells(columns)
     depths = _depth_names([cell.depth for cell in cells])
-    rows = [["dataset", "version", "metric", "mode", *(_plain(name) for name in columns)]]
+    rows = [["dataset", "version", "metric", "mode", *(_plain_name(name) for name in columns)]]
     for cell in cells:
         dataset = f"CDME_Length{cell.length_tokens}Depth{depths[cell.depth]}"
         rows.append(
@@ -382,14 +386,14 @@ def summary_version(columns: Mapping[str, Map]) -> str:
 
 
 def _depth_names(depths: list[float]) -> dict[float, str]:
-    """Return whole percents, cut as OpenCompass cuts them.
+    """Return the names of depths: whole percents, cut as OpenCompass cuts them.
 
-    They have all digits if a cut would give two depths one name. The plots read both: they take the
-    number after 'Depth' as a float.
+    If the cut gives two depths one name, all have all their digits. The plots read both, because
+    they take the number after 'Depth' as a float.
     """
-    whole = {depth: str(int(percent(depth))) for depth in depths}
-    if len(set(whole.values())) == len(whole):
-        return whole
+    names = {depth: str(int(percent(depth))) for depth in depths}
+    if len(set(names.values())) == len(names):
+        return names
     return {depth: f"{percent(depth):.10g}" for depth in depths}
 
 
@@ -397,15 +401,15 @@ def _score(score: float | None) -> str:
     return "-" if score is None else f"{percent(score):.2f}"
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     """Return a name that needs no quoting and is no formula in a spreadsheet.
 
     It may be part of a file's name.
     """
-    plain = "".join(
+    replaced = "".join(
         "_" if letter in _UNFIT or not letter.isprintable() else letter for letter in name
     )
-    return f"_{plain[1:]}" if plain.startswith(FORMULA_STARTS) else plain
+    return f"_{replaced[1:]}" if replaced.startswith(FORMULA_STARTS) else replaced
 
 
 def write_markdown(figure: Figure, drawing: Drawing, out: Path) -> Path:
@@ -415,28 +419,31 @@ def write_markdown(figure: Figure, drawing: Drawing, out: Path) -> Path:
 
 
 def markdown(figure: Figure, picture: str) -> str:
-    """Return all of it. picture: the file that the figure is in."""
-    parts = [f"![{plain_markdown(figure.title or 'The map')}]({quote(os.fsencode(picture))})"]
+    """Return a figure's Markdown: its picture, and a table for each map and comparison.
+
+    picture: the name of the picture's file.
+    """
+    parts = [f"![{escape_markdown(figure.title or 'The map')}]({quote(os.fsencode(picture))})"]
     if figure.comparison is not None:
         changes = {
             (cell.length_tokens, cell.depth): loss_label(cell.loss)
             for cell in figure.comparison.cells
         }
-        first, second = (plain_markdown(run.map.model) for run in figure.runs)
+        first, second = (escape_markdown(run.map.model) for run in figure.runs)
         parts += [f"**Loss of {second} compared with {first}**, in points", _table(changes)]
     for run in figure.runs:
         scores = {
             (cell.length_tokens, cell.depth): score_label(cell.score) for cell in run.map.cells
         }
         name, task, summary = map(
-            plain_markdown, (run.map.model, run.map.task, overall_label(run.map))
+            escape_markdown, (run.map.model, run.map.task, overall_label(run.map))
         )
         parts += [f"**{name}**, {task}: {summary}", _table(scores)]
     return "\n\n".join(parts) + "\n"
 
 
 def _table(cells: Mapping[Place, str]) -> str:
-    """Return lengths across, depths down; empty if a depth has no cell of a length."""
+    """Return a table with lengths across and depths down. A place without a cell is empty."""
     lengths, depths = (sorted({cell[axis] for cell in cells}) for axis in (0, 1))
     heads = length_labels([int(length) for length in lengths])
     depth_heads = depth_labels(depths)
@@ -455,26 +462,28 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], rule: str
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, [rule] * len(head), *rows))
 
 
-def fenced(lines: Iterable[str]) -> str:
+def code_block(lines: Iterable[str]) -> str:
     """Return lines, which may be a stranger's, as a block of code.
 
     In it nothing links or mentions. The fence is longer than any run of its sign inside.
 
-    >>> print(fenced(["plain ```"]))
+    >>> print(code_block(["plain ```"]))
     ````text
     plain ```
     ````
     """
-    shown = [printable(line, line=True) for line in lines]
-    longest = max((len(run) for line in shown for run in _TICKS.findall(line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join([f"{fence}text", *shown, fence])
+    printable_lines = [printable(line, line=True) for line in lines]
+    longest_run = max(
+        (len(run) for line in printable_lines for run in _TICKS.findall(line)), default=0
+    )
+    fence = "`" * max(3, longest_run + 1)
+    return "\n".join([f"{fence}text", *printable_lines, fence])
 
 
-def plain_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return a text, which may be a stranger's, as one line of Markdown that means nothing else.
 
     It has no link, no picture, no HTML, and mentions nobody.
     """
-    plain = printable(" ".join(text.split()), line=True)
-    return _LINKED.sub(_WORD_JOINER, plain).translate(_MARKS)
+    printable_text = printable(" ".join(text.split()), line=True)
+    return _LINKED.sub(_WORD_JOINER, printable_text).translate(_MARKS)

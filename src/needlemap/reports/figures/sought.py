@@ -36,7 +36,7 @@ from needlemap.reports.figures.heat import (
 )
 from needlemap.reports.figures.panels import map_title
 from needlemap.reports.labels import percent_of
-from needlemap.reports.seek_report import asked_by_length, asked_line, length_line, sought_of
+from needlemap.reports.seek_report import asked_by_length, asked_line, length_line, seek_result_of
 from needlemap.stats.intervals import effective_wilson
 from needlemap.stats.seek import Sought
 
@@ -57,7 +57,7 @@ def draw_sought(runs: Sequence[Loaded], title: str | None, width: float | None) 
     y = EDGE
     parts: list[str] = []
     for run in runs:
-        sought = sought_of(run)
+        sought = seek_result_of(run)
         lines = ["nothing is scored yet"]
         if sought is not None:
             lines = [length_line(sought), asked_line(sought), WORDS]

@@ -49,7 +49,7 @@ from needlemap.reports.renderers.page import Columns, mean_columns, share, to_sh
 from needlemap.reports.run_notes import cache_lines
 from needlemap.reports.run_report import run_report
 from needlemap.reports.seek_report import seeks
-from needlemap.reports.summary import held_by
+from needlemap.reports.summary import effective_lengths_by
 from needlemap.secrets import hidden
 from needlemap.settings import DEFAULTS, ITEM
 from needlemap.stats import Cube
@@ -273,7 +273,9 @@ def _curves(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
     score_map, cube = run.map, run.cube
     lengths = mean_columns([score_map.margins.get(length) for length in score_map.lengths])
     first_score = next((score for score in lengths["score"] if score is not None), None)
-    effective_lengths = [] if seeks(run) else held_by(partial(effective_length, cube), rules)
+    effective_lengths = (
+        [] if seeks(run) else effective_lengths_by(partial(effective_length, cube), rules)
+    )
     return {
         "by_length": lengths,
         "by_depth": _by_depth(cube),

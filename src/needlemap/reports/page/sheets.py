@@ -15,7 +15,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.grid import MOST_TOKENS, short_size
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
-from needlemap.reports.kept import kept_report
+from needlemap.reports.kept import finding_report
 from needlemap.reports.labels import (
     effective_label,
     interval_behind,
@@ -299,7 +299,7 @@ def _suite_sheet(page_runs: PageRuns, number: int, rules: tuple[str, ...]) -> Sh
     """Return the sheet of a suite, or of a seek, a check or an ab, which have no mean."""
     subject, subject_name = page_runs.subjects[number], page_runs.names[number]
     families, read = subject.families, subject.runs_by_family
-    report = kept_report(families, read) or suite_report(families, read, glance=rules[0])
+    report = finding_report(families, read) or suite_report(families, read, glance=rules[0])
     kind = f"suite {families.suite}" if families.kind == "suite" else families.kind
     title = f"{kind} · {subject_name}"
     report = replace(report, title=title)

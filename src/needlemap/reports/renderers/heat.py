@@ -92,7 +92,7 @@ def make_raster(score_map: Map, max_columns: int, max_rows: int) -> Raster:
 
     Adjoining lengths and depths share a place.
     """
-    columns = _grouped(score_map.lengths, max_columns)
+    columns = _group(score_map.lengths, max_columns)
     rows, labels = depth_rows(score_map, max_rows)
     column_of = {length: index for index, group in enumerate(columns) for length in group}
     row_of = {depth: index for index, group in enumerate(rows) for depth in group}
@@ -120,7 +120,7 @@ def depth_rows(
     If every length has depths of its own, rows are equal parts of the haystack instead.
     """
     if not score_map.ragged:
-        rows = _grouped(score_map.depths, max_rows)
+        rows = _group(score_map.depths, max_rows)
         labels = row_labels(score_map, [row[0] for row in rows])
         return rows, tuple(labels.values())
     parts = min(max_rows, RAGGED_ROWS)
@@ -131,8 +131,8 @@ def depth_rows(
     return rows, tuple(depth_labels([part / parts for part in range(parts)]).values())
 
 
-def _grouped(values: Sequence[T], most: int) -> tuple[tuple[T, ...], ...]:
-    size = max(1, -(-len(values) // max(1, most)))
+def _group(values: Sequence[T], most_groups: int) -> tuple[tuple[T, ...], ...]:
+    size = max(1, -(-len(values) // max(1, most_groups)))
     return tuple(tuple(values[start : start + size]) for start in range(0, len(values), size))
 
 
@@ -141,12 +141,12 @@ def _spot(cells: Sequence[CellScore]) -> Spot:
         return NOWHERE
     return Spot(
         _mean(cell.score for cell in cells),
-        any(_failed(cell.failures) for cell in cells),
+        any(_has_failed(cell.failures) for cell in cells),
         thought=any(cell.thought for cell in cells),
     )
 
 
-def _failed(failures: Mapping[str, int]) -> bool:
+def _has_failed(failures: Mapping[str, int]) -> bool:
     """Return True if something failed. What a limit skipped was only not sent."""
     return any(kind != SKIPPED for kind in failures)
 
@@ -157,7 +157,7 @@ def _means(score_map: Map, columns: Sequence[Sequence[int]]) -> tuple[Spot, ...]
     for column in columns:
         score = _mean(score_map.by_length.get(length) for length in column)
         cells = [cell for cell in score_map.cells if cell.length_tokens in column]
-        spots.append(Spot(score, failed=any(_failed(cell.failures) for cell in cells)))
+        spots.append(Spot(score, failed=any(_has_failed(cell.failures) for cell in cells)))
     return tuple(spots)
 
 
@@ -217,8 +217,12 @@ class TerminalMap:
         painter = Painter(cell_width, self.colours, glyphs)
         title = f"{self.map.model} · {self.map.task} · {length_range(self.map.lengths)}"
         lines = [
-            *(Text(part, style="bold") for part in broken(title, width)),
-            Text(_named(name.ljust(gutter) + _length_header(raster.columns, cell_width), width)),
+            *(Text(part, style="bold") for part in break_line(title, width)),
+            Text(
+                _header_with_unit(
+                    name.ljust(gutter) + _length_header(raster.columns, cell_width), width
+                )
+            ),
             *(
                 painter.row(label, gutter, spots)
                 for label, spots in zip(raster.labels, raster.spots, strict=True)
@@ -226,7 +230,7 @@ class TerminalMap:
             painter.row("mean", gutter, raster.means),
             *_footer(self.map, raster, cell_width, glyphs, width),
         ]
-        return [_fitted(line, width, glyphs) for line in lines]
+        return [_fit_line(line, width, glyphs) for line in lines]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +257,13 @@ class Painter:
         fill, ink = hex_of(colour), ink_on(colour)
         thought_glyph = self.glyphs.thought if spot.thought else ""
         if self.cell_width >= NUMBER_WIDTH:
-            shown = f"{_whole(spot.score, 100):>3}{thought_glyph}"
-            return self._placed(shown), Style.parse(f"{ink} on {fill}")
-        if thought_glyph and _whole(spot.score, 10) == 0:
+            text = f"{_score_parts(spot.score, 100):>3}{thought_glyph}"
+            return self._placed(text), Style.parse(f"{ink} on {fill}")
+        if thought_glyph and _score_parts(spot.score, 10) == 0:
             return self._placed(thought_glyph), Style.parse(f"{ink} on {fill}")
         if spot.score >= 1:
             return self.glyphs.full * self.cell_width, Style.parse(f"{fill} on {fill}")
-        return self._placed(str(_whole(spot.score, 10))), Style.parse(f"{ink} on {fill}")
+        return self._placed(str(_score_parts(spot.score, 10))), Style.parse(f"{ink} on {fill}")
 
     def _placed(self, text: str) -> str:
         if self.cell_width >= NUMBER_WIDTH:
@@ -287,7 +291,7 @@ def map_text(score_map: Map, width: int) -> str:
     return text.getvalue().rstrip()
 
 
-def broken(line: str, width: int) -> list[str]:
+def break_line(line: str, width: int) -> list[str]:
     """Break a line into parts of at most so many letters; further ones are indented.
 
     No part breaks within a word that has room.
@@ -348,13 +352,13 @@ def _mean_line(mean: ClusterMean | None, *, counted: bool) -> str:
     return f"{score_label(score):>5}  {n_label(n, counted=counted)}{interval_behind(mean)}"
 
 
-def _whole(score: float, full: int) -> int:
+def _score_parts(score: float, parts_of_full: int) -> int:
     """Return a score in whole parts of full, rounded; only a perfect score is full.
 
     Tens are cut, not rounded.
     """
-    parts = int(in_percent(score, 0)) if full == 100 else int(score * full + 1e-9)
-    return full if score >= 1 else min(parts, full - 1)
+    parts = int(in_percent(score, 0)) if parts_of_full == 100 else int(score * parts_of_full + 1e-9)
+    return parts_of_full if score >= 1 else min(parts, parts_of_full - 1)
 
 
 def _length_header(columns: Sequence[Sequence[int]], cell_width: int) -> str:
@@ -371,7 +375,7 @@ def _length_header(columns: Sequence[Sequence[int]], cell_width: int) -> str:
     return line
 
 
-def _named(header: str, width: int) -> str:
+def _header_with_unit(header: str, width: int) -> str:
     """Return the labels of lengths with their unit, if it has room."""
     with_unit = f"{header}  tokens"
     return with_unit if len(with_unit) <= width else header
@@ -383,8 +387,10 @@ def _footer(
     overall, *missing = _totals(score_map)
     merging = [f"each place: the mean of up to {raster.most} cells"] if raster.most > 1 else []
     sentences = (*missing, _legend(score_map, cell_width, glyphs), *merging)
-    notes = [Text(part, style="dim") for note in sentences if note for part in broken(note, width)]
-    return [*(Text(part, style="bold") for part in broken(overall, width)), *notes]
+    notes = [
+        Text(part, style="dim") for note in sentences if note for part in break_line(note, width)
+    ]
+    return [*(Text(part, style="bold") for part in break_line(overall, width)), *notes]
 
 
 def _totals(score_map: Map) -> list[str]:
@@ -398,14 +404,16 @@ def _totals(score_map: Map) -> list[str]:
 
 def _legend(score_map: Map, cell_width: int, glyphs: Glyphs) -> str:
     """Return what signs mean; those of what is missing only if something is."""
-    failed = any(_failed(cell.failures) for cell in score_map.cells)
-    unasked = any(cell.score is None and not _failed(cell.failures) for cell in score_map.cells)
+    has_failed = any(_has_failed(cell.failures) for cell in score_map.cells)
+    has_unsent = any(
+        cell.score is None and not _has_failed(cell.failures) for cell in score_map.cells
+    )
     signs = [f"0-9 tens of percent  {glyphs.full} 100"] if cell_width < NUMBER_WIDTH else []
-    signs += [f"{glyphs.unasked} not sent"] if unasked else []
-    return "  ".join([*signs, *([f"{glyphs.failed} failed"] if failed else [])])
+    signs += [f"{glyphs.unasked} not sent"] if has_unsent else []
+    return "  ".join([*signs, *([f"{glyphs.failed} failed"] if has_failed else [])])
 
 
-def _fitted(line: Text, width: int, glyphs: Glyphs) -> Text:
+def _fit_line(line: Text, width: int, glyphs: Glyphs) -> Text:
     """Return a line cut to a width, in letters that the console can write."""
     if glyphs is ASCII:
         ascii_text = (

@@ -71,8 +71,8 @@ def soft_paragraph(text: str) -> str:
 def prose_block(text: str) -> str:
     """Return a block of a text that we did not write, in its own direction."""
     focus = ' tabindex="0"' if len(text) > LONG else ""
-    shown = visible_html(text) if text else '<span class="soft">(empty)</span>'
-    return f'<div class="prose" dir="auto"{focus}>{shown}</div>'
+    html = visible_html(text) if text else '<span class="soft">(empty)</span>'
+    return f'<div class="prose" dir="auto"{focus}>{html}</div>'
 
 
 def list_html(texts: Iterable[str]) -> str:
@@ -83,9 +83,9 @@ def list_html(texts: Iterable[str]) -> str:
 
 def fold(title: str, content: str, *, heading: bool = False, is_open: bool = False) -> str:
     """Return HTML under a title that opens it."""
-    shown = f"<h2>{visible_html(title)}</h2>" if heading else visible_html(title)
+    heading_html = f"<h2>{visible_html(title)}</h2>" if heading else visible_html(title)
     state = " open" if is_open else ""
-    return f'<details class="fold"{state}><summary>{shown}</summary>{content}</details>'
+    return f'<details class="fold"{state}><summary>{heading_html}</summary>{content}</details>'
 
 
 def wide_block(label: str, content: str) -> str:

@@ -34,7 +34,7 @@ def to_junit(reports: Sequence[Report], on_undecided: str = "fail") -> bytes:
         tag = _tag(claim.word, on_undecided)
         tags[tag] += 1
         verdict_attributes = {
-            "message": _text(claim.said or report.last, line=True),
+            "message": _text(claim.said or report.last_line, line=True),
             "type": claim.word,
         }
         part = ElementTree.SubElement(case, tag, verdict_attributes if claim.word != PASS else {})

@@ -39,12 +39,15 @@ def to_sheet(
     effective length. first: what comes first, the table or the curves.
     """
     headed_facts = [fact for fact in report.facts if fact.head]
-    verdict, folded = report.verdict, [table for table in report.all_tables if table.folded]
-    headed = [table for table in report.tables if not table.folded]
+    verdict, folded_tables = report.verdict, [table for table in report.all_tables if table.folded]
+    headed_tables = [table for table in report.tables if not table.folded]
     tables = [_table(table, views) for table in report.all_tables if _is_drawn(table)]
-    lines = report.sentences(without=[*folded, *headed])
+    lines = report.sentences(without=[*folded_tables, *headed_tables])
     advice = [
-        detail for table in headed for row in table.shown for detail in _not_in_cells(table, row)
+        detail
+        for table in headed_tables
+        for row in table.shown
+        for detail in _not_in_cells(table, row)
     ]
     return {
         "key": key,
@@ -52,7 +55,7 @@ def to_sheet(
         "title": report.title,
         "says": f"{SIGNS[verdict.word]} {verdict.word}" if verdict else hidden(report.brief),
         "sign": f"word-of {word_class(verdict.word)}" if verdict else "",
-        "answer": hidden(report.last or report.answer),
+        "answer": hidden(report.last_line or report.answer),
         **({"verdict": _verdict(verdict)} if verdict else {}),
         "first": first,
         "readings": [
@@ -91,18 +94,18 @@ def _verdict(verdict: Verdict) -> list[str]:
 
 
 def _table(table: Table, views: Views) -> dict[str, Any]:
-    shown = table.heads
-    rows = zip(table.shown, table.labels(shown), strict=True) if shown else ()
+    columns = table.heads
+    rows = zip(table.shown, table.labels(columns), strict=True) if columns else ()
     details = [line for row in table.shown for line in row.details] if table.folded else []
     texts = {"title": table.title, "folded": table.folded, "after": hidden(table.after)}
     return {
-        "head": [_head(column.head) for column in shown],
+        "head": [_head(column.head) for column in columns],
         **{name: value for name, value in texts.items() if value},
         **({"lines": list(map(hidden, details))} if details else {}),
         "rows": [
             {
                 "to": views.get(row.to),
-                "cells": _cells(shown, row, cells),
+                "cells": _cells(columns, row, cells),
             }
             for row, cells in rows
         ],
@@ -116,12 +119,12 @@ def _head(text: str) -> str:
 
 def _cells(columns: Sequence[Column], row: Row, cells: Sequence[str]) -> list[Any]:
     """Return a name, then texts: scores with the share that colours them, words as words."""
-    name, *rest = map(hidden, cells)
-    shown = list[Any]([name])
-    for column, cell in zip(columns[1:], rest, strict=True):
+    name, *texts = map(hidden, cells)
+    cell_values = list[Any]([name])
+    for column, cell in zip(columns[1:], texts, strict=True):
         colour_share = share(column.value(row)) if column.unit is SCORE else None
-        shown.append([cell, colour_share, *_kind(column)])
-    return shown
+        cell_values.append([cell, colour_share, *_kind(column)])
+    return cell_values
 
 
 def _kind(column: Column) -> list[str]:

@@ -11,7 +11,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table as Grid
 from rich.text import Text
 
-from needlemap.reports.renderers.heat import broken, plain_summary, terminal_map
+from needlemap.reports.renderers.heat import break_line, plain_summary, terminal_map
 from needlemap.reports.report import SENTENCE, Column, Fact, Parts, Report, Table
 from needlemap.stats.verdicts import Word
 from needlemap.text import printable, show
@@ -38,11 +38,11 @@ def show_report(report: Report) -> None:
         if isinstance(block, Grid):
             _print(console, block)
             continue
-        is_verdict = is_terminal and report.verdict is not None and block == report.last
+        is_verdict = is_terminal and report.verdict is not None and block == report.last_line
         for line in block.split("\n"):
-            text = "\n".join(broken(line, width) if is_terminal else [line])
+            text = "\n".join(break_line(line, width) if is_terminal else [line])
             if is_verdict and report.verdict:
-                console.print(_with_word(text, report.verdict.word), soft_wrap=True)
+                console.print(_colour_word(text, report.verdict.word), soft_wrap=True)
             else:
                 show(text)
 
@@ -57,12 +57,12 @@ STYLES: dict[Word, str] = {
 }
 
 
-def _with_word(line: str, word: Word) -> Text:
+def _colour_word(line: str, word: Word) -> Text:
     """Return a verdict's line with its word in colour."""
-    shown = Text(printable(line))
+    text = Text(printable(line))
     if line.startswith(word):
-        shown.stylize(STYLES[word], 0, len(word))
-    return shown
+        text.stylize(STYLES[word], 0, len(word))
+    return text
 
 
 def to_text(report: Report, width: int = WIDTH) -> str:
@@ -81,23 +81,23 @@ def to_text(report: Report, width: int = WIDTH) -> str:
 
 def _blocks(report: Report) -> Iterator[Block]:
     """Yield the blocks of the text, from top to bottom."""
-    blocks = [block for part in report.parts for block in _of_part(part)]
+    blocks = [block for part in report.parts for block in _part_blocks(part)]
     # Nothing comes behind the last table.
-    if blocks and not report.last and blocks[-1] == "":
+    if blocks and not report.last_line and blocks[-1] == "":
         del blocks[-1]
     yield from blocks
-    if report.last:
-        yield report.last
+    if report.last_line:
+        yield report.last_line
 
 
-def _of_part(part: Fact | Table | Parts) -> Iterator[Block]:
+def _part_blocks(part: Fact | Table | Parts) -> Iterator[Block]:
     if isinstance(part, Table):
-        yield from _of_table(part)
+        yield from _table_blocks(part)
     elif isinstance(part, Fact) and part.said:
         yield part.said
 
 
-def _of_table(table: Table) -> Iterator[Block]:
+def _table_blocks(table: Table) -> Iterator[Block]:
     """Yield a table's title, its rows under their heads, and their details.
 
     A blank line follows, if it has heads or a last line.
@@ -106,17 +106,17 @@ def _of_table(table: Table) -> Iterator[Block]:
         return
     if table.title:
         yield table.title
-    shown = [column for column in table.heads if not column.wide]
-    if shown:
-        is_whole = all(column.unit is not SENTENCE for column in shown)
+    columns = [column for column in table.heads if not column.wide]
+    if columns:
+        is_whole = all(column.unit is not SENTENCE for column in columns)
         yield _grid(
-            [(column, column.unit.number) for column in shown], table.labels(shown), is_whole
+            [(column, column.unit.number) for column in columns], table.labels(columns), is_whole
         )
     for detail in (detail for row in table.shown for detail in row.details):
-        yield f"\n{detail}" if shown else detail
+        yield f"\n{detail}" if columns else detail
     if table.after:
         yield table.after
-    if shown or table.after:
+    if columns or table.after:
         yield ""
 
 
@@ -124,12 +124,12 @@ def _print(console: Console, grid: Grid) -> None:
     """Print rows. Those that may not be broken are printed whole, in a console of any width."""
     width = console.width
     if all(column.no_wrap for column in grid.columns):
-        console.width = max(width, _wide(grid))
+        console.width = max(width, _row_width(grid))
     console.print(grid)
     console.width = width
 
 
-def _wide(grid: Grid) -> int:
+def _row_width(grid: Grid) -> int:
     """Return the letters of a row."""
     return sum(
         2 + max(map(cell_len, [str(column.header), *map(str, column.cells)]), default=0)
@@ -138,16 +138,16 @@ def _wide(grid: Grid) -> int:
 
 
 def _grid(
-    columns: Iterable[tuple[Column, bool]], rows: Iterable[Sequence[str]], whole: bool = False
+    columns: Iterable[tuple[Column, bool]], rows: Iterable[Sequence[str]], is_whole: bool = False
 ) -> Grid:
     """Return rows under heads.
 
     columns: each with whether it is set to the right. whole: whether no cell is broken into lines.
     """
     grid = Grid(box=None, pad_edge=False)
-    for column, right in columns:
-        justify: JustifyMethod = "right" if right else "left"
-        grid.add_column(_cell(column.head), justify=justify, overflow="fold", no_wrap=whole)
+    for column, is_number in columns:
+        justify: JustifyMethod = "right" if is_number else "left"
+        grid.add_column(_cell(column.head), justify=justify, overflow="fold", no_wrap=is_whole)
     for row in rows:
         grid.add_row(*map(_cell, row))
     return grid

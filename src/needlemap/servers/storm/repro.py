@@ -19,7 +19,7 @@ from needlemap.files import write_whole
 from needlemap.finishes import Ending, pattern_of
 from needlemap.http import bearer
 from needlemap.http.compatible import KEY
-from needlemap.reports.table import fenced, plain_markdown
+from needlemap.reports.table import code_block, escape_markdown
 from needlemap.servers.storm.act import Act, How
 from needlemap.servers.storm.act import Path as Conversation
 from needlemap.servers.storm.offered import SLOT
@@ -318,7 +318,7 @@ def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
         margin_lines = [
             "That is said. Its tokens' margins over the likeliest others move by more than "
             f"{shrunk.limit:.2g} nats a token from those of "
-            f"{plain_markdown(storm.options.reference)}.",
+            f"{escape_markdown(storm.options.reference)}.",
             "",
         ]
     return "\n".join(
@@ -332,7 +332,7 @@ def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
             *acts,
             "",
             # A server's words and names: in somebody's tracker they must neither link nor mention.
-            fenced(f"{name}: {value}" for name, value in facts.items()),
+            code_block(f"{name}: {value}" for name, value in facts.items()),
             "",
             *margin_lines,
             *script_lines,
