@@ -27,13 +27,13 @@ _TIE_NATS = 0.05
 
 
 def haystacks_label(clusters: int) -> str:
-    """Return how many haystacks the pairs are of."""
+    """Return the number of haystacks of some pairs, and a note if they are too few."""
     few = f": too few to see how losses cluster, {FEWEST} show it" if clusters < FEWEST else ""
     return f"{counted(clusters, 'haystack')}{few}"
 
 
 def p_text(overall: Difference) -> str:
-    """Return p, the test it is of, and how small it could be at all."""
+    """Return p, its test and, if that is high, the least p that is possible."""
     least_p = ""
     if overall.flipped and overall.least_p > 0.01:
         least_p = f"; least possible {p_label(overall.least_p)}"
@@ -41,7 +41,7 @@ def p_text(overall: Difference) -> str:
 
 
 def test_name(overall: Difference) -> str:
-    """Return the test that a p is of."""
+    """Return the name of the test that gave a p."""
     if not overall.flipped:
         return "exact McNemar, which takes prompts as independent"
     if overall.flipped == "prompts":
@@ -50,7 +50,7 @@ def test_name(overall: Difference) -> str:
 
 
 def answers_line(families: Sequence[AnswerPairs]) -> str:
-    """Return how many answers are the same, over all families."""
+    """Return a line on how many answers are the same, over all families."""
     counts = answers_counts(families)
     n, differing, without_answer = counts["n"], counts["differing"], counts["unanswered"]
     if not n:
@@ -64,7 +64,7 @@ def answers_line(families: Sequence[AnswerPairs]) -> str:
 
 
 def answers_lines(pairs: AnswerPairs) -> list[str]:
-    """Return the first answers that differ, in the order in which B was asked, and where."""
+    """Return lines on the first answers that differ, in the order of B's prompts, and where."""
     if not pairs.changed:
         return []
 
@@ -128,7 +128,7 @@ def _counts(counts: Mapping[str, tuple[int, int]]) -> str:
 
 
 def nats_lines(nats: NatsChange | None) -> list[str]:
-    """Return how far log-probabilities moved; nothing if none were kept."""
+    """Return a line on how far log-probabilities moved, or none if none were kept."""
     if nats is None:
         return []
     return [
@@ -170,7 +170,7 @@ def answers_json(pairs: AnswerPairs, shown: int | None = SHOWN) -> dict[str, Any
 
 
 def answers_counts(families: Sequence[AnswerPairs]) -> dict[str, int]:
-    """Return how many pairs there are, and how many of each kind, over all families."""
+    """Return the number of pairs, and of each kind of pair, over all families."""
     n, differing = sum(pairs.n for pairs in families), sum(pairs.differing for pairs in families)
     unanswered = sum(pairs.unanswered for pairs in families)
     return {"n": n, "identical": n - differing, "differing": differing, "unanswered": unanswered}

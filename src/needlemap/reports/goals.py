@@ -26,10 +26,10 @@ SIDES = ("the reference", "this run")
 def until_report(
     first: Loaded, second: Loaded, margin: float, wanted: Scope, name: str = ""
 ) -> Report:
-    """Return what a run came to, compared with the reference that its `until` names.
+    """Return the report of a run compared with the reference that its `until` names.
 
     margin: in points. wanted: the scope that the verdict is to hold for. name: of its test case.
-    Raises NeedlemapError if they cannot be paired.
+    If the two cannot be paired, NeedlemapError is raised.
     """
     comparison, _ = compare_loaded(first, second, margin, wanted=wanted, sequential=True)
     paired, overall = comparison.paired, comparison.overall
@@ -71,10 +71,7 @@ class MeanScore:
 
 
 def check_threshold(threshold: float) -> float:
-    """Return a threshold in percent.
-
-    Raises SettingsError for one that no mean could miss or reach.
-    """
+    """Return a threshold in percent, or raise SettingsError if no mean could miss or reach it."""
     if not 0 < threshold <= 100:
         raise SettingsError(
             f"--fail-under is a mean in percent, above 0 and up to 100, got {threshold:g}."
@@ -83,9 +80,10 @@ def check_threshold(threshold: float) -> float:
 
 
 def threshold_report(path: str | Path, threshold: float, name: str = "") -> Report:
-    """Compare a run's mean, of several families their score, with a threshold in percent.
+    """Compare a run's mean or, if it has several families, their score with a threshold.
 
-    name: of its test case. Raises NeedlemapError.
+    threshold: in percent. name: of its test case. If the run cannot be read, NeedlemapError is
+    raised.
     """
     mean = mean_of(path, threshold)
     facts = {
@@ -102,7 +100,7 @@ def threshold_report(path: str | Path, threshold: float, name: str = "") -> Repo
 def threshold_verdict(mean: MeanScore, threshold: float) -> Verdict:
     """Return the verdict on a mean.
 
-    PASS: the lower end is no lower than the threshold, even if all that is missing were wrong.
+    PASS: the lower end is no lower than the threshold, even if all missing trials were wrong.
     FAIL: the upper end is below it. SUSPECT: the mean is below it, or a length is.
     """
     if mean.score is None:
@@ -128,14 +126,14 @@ def threshold_verdict(mean: MeanScore, threshold: float) -> Verdict:
 
 
 def _missing_advice(count: int) -> str:
-    """Return what to do about trials without a score; '' without any."""
+    """Return what to do about trials without a score, or '' if there are none."""
     if not count:
         return ""
     return f"{counted(count, 'trial')} without a score: the same command asks again"
 
 
 def mean_of(path: str | Path, threshold: float) -> MeanScore:
-    """Return the mean that a threshold judges. Raises NeedlemapError."""
+    """Return the mean that a threshold judges, or raise NeedlemapError if it cannot be read."""
     families = families_of(path)
     runs = read_families(families)
     mean = overall_of(families, runs)
@@ -161,7 +159,7 @@ def mean_of(path: str | Path, threshold: float) -> MeanScore:
 
 
 def _largest_drop(weights: Mapping[str, float], runs: Mapping[str, Loaded | None]) -> float:
-    """Return by how much the score would sink if every trial without one were wrong, a share.
+    """Return by how much the score would fall if all trials without a score were wrong, a share.
 
     weights: of the families that count.
     """

@@ -31,9 +31,10 @@ class Finding:
 def finding_report(
     families: Families, runs_by_family: Mapping[str, Loaded | None]
 ) -> Report | None:
-    """Return the report, or None for a run or a suite.
+    """Return the report of a folder with findings, or None for a run or a suite.
 
-    read: its families by name. Raises NeedlemapError.
+    runs_by_family: None for a family that was not started. If the findings cannot be read,
+    NeedlemapError is raised.
     """
     if families.kind not in installed("findings"):
         return None

@@ -39,7 +39,7 @@ def length_labels(lengths: Sequence[int]) -> dict[int, str]:
     ['128k', '128.4k']
     """
     for extra in range(7):
-        labels = {length: _compact(length, extra) for length in lengths}
+        labels = {length: _compact_length(length, extra) for length in lengths}
         if len(set(labels.values())) == len(labels):
             return labels
     return {length: str(length) for length in lengths}
@@ -102,7 +102,8 @@ def unique_names(models: Sequence[str], paths: Sequence[Path]) -> list[str]:
     ['b/a@single', 'b/a@multi']
     """
     folders = [
-        f"{model}@{_beyond(model, path.name)}" for model, path in zip(models, paths, strict=True)
+        f"{model}@{_folder_suffix(model, path.name)}"
+        for model, path in zip(models, paths, strict=True)
     ]
     names = []
     for model, folder, path in zip(models, folders, paths, strict=True):
@@ -115,7 +116,7 @@ def unique_names(models: Sequence[str], paths: Sequence[Path]) -> list[str]:
     return names
 
 
-def _beyond(model: str, folder: str) -> str:
+def _folder_suffix(model: str, folder: str) -> str:
     """Return a folder's name without the model's, with which it may start."""
     prefix = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in model)
     return folder.removeprefix(prefix).strip("-._") or folder
@@ -135,12 +136,12 @@ def in_percent(share: float, digits: int = 1) -> float:
 
 
 def percent_of(share: float | None) -> float | None:
-    """Return a share in percent for programs, without binary noise; None stays None."""
+    """Return a share in percent for programs, without binary noise. None stays None."""
     return None if share is None else percent(share)
 
 
 def score_label(score: float | None) -> str:
-    """Return a score in percent with one decimal; '-' if nothing was measured.
+    """Return a score in percent with one decimal, or '-' if nothing was measured.
 
     >>> score_label(0.925), score_label(None)
     ('92.5', '-')
@@ -213,9 +214,9 @@ def depth_words(depth: float) -> str:
 
 
 def cached_label(cached: float | None, planned: float | None) -> str | None:
-    """Return how many tokens a cache read, and how many were to be shared.
+    """Return the tokens that a cache read, and those that the plan expected, in words.
 
-    Returns None if neither is known.
+    If neither is known, None is returned.
 
     >>> cached_label(320, 640), cached_label(None, None)
     ('320 tokens; planned 640', None)
@@ -250,13 +251,13 @@ def p_label(p: float) -> str:
 
 
 def floor_label(noise: NoiseFloor, prompts: int) -> str:
-    """Return how far two runs of so many prompts differ for no reason."""
+    """Return a phrase on how far two runs with `prompts` prompts differ for no reason."""
     points = score_label(noise.smallest(prompts))
     return f"noise floor: two runs of one model differ by up to {points} points 95 times in 100"
 
 
 def missing_label(missing: int, failures: Mapping[str, int]) -> str:
-    """Return how many are missing and why, each kind with its count.
+    """Return the number of missing trials, and the count of each reason.
 
     >>> missing_label(3, {"timed out": 1})
     '3 (1 timed out, 2 not sent)'
@@ -276,12 +277,12 @@ def overall_label(score_map: Map) -> str:
 
 
 def withheld_label(score_map: Map) -> str:
-    """Return what stands behind a mean if answers were held back, which count as 0."""
+    """Return a phrase on answers that were held back and count as 0, or '' if there are none."""
     return f", {score_map.withheld:,} refused or filtered" if score_map.withheld else ""
 
 
 def n_label(n: int, *, counted: bool) -> str:
-    """Return how much a score rests on: 'n=20', or '3 means' of an unknown number of answers."""
+    """Return n of a score, e.g. 'n=20', or e.g. '3 means' if the number of answers is unknown."""
     return f"n={n:,}" if counted else f"{n:,} mean{'s' * (n != 1)}"
 
 
@@ -293,7 +294,7 @@ def all_failures(cells: Iterable[CellScore]) -> dict[str, int]:
     return dict(total)
 
 
-def _compact(length: int, extra: int) -> str:
+def _compact_length(length: int, extra: int) -> str:
     # An unknown length.
     if not length:
         return "-"
@@ -314,7 +315,7 @@ Bands = dict[tuple[int, float], tuple[float, float]]
 
 
 def ragged_bands(score_map: Map) -> Bands:
-    """Return where cells lie if every length has depths of its own.
+    """Return the bands of cells if every length has depths of its own.
 
     Each cell reaches half way to its neighbours.
     """
@@ -334,7 +335,7 @@ def ragged_bands(score_map: Map) -> Bands:
 def effective_label(effective: Effective) -> str:
     """Return a rule's value with its interval: '11k [8k, 18k]' or '>=128k [64k, >=128k]'.
 
-    auc is in percent.
+    The values of auc are in percent.
     """
     if effective.rule.kind == "relative" and effective.value is None:
         return f"- (below {100 * LEAST_BASE:g} at {tokens_label(effective.shortest)})"
@@ -353,7 +354,7 @@ def effective_label(effective: Effective) -> str:
 
 
 def effective_value(effective: Effective, value: float | None) -> str:
-    """Return a value or an end of a rule, with a bound if it lies beyond what was tested."""
+    """Return a value or an end of a rule. If it is beyond the tested lengths, it is a bound."""
     if value is None or effective.rule.kind == "auc":
         return score_label(value)
     if value == inf:

@@ -83,7 +83,7 @@ def _loss_text(paired: PairedLoss, name: str) -> str:
 
 
 def _evidence(paired: PairedLoss, names: Names) -> list[str]:
-    """Return how many pairs, of which lengths, and what stands out among them."""
+    """Return phrases on the pairs and their lengths, and on what stands out among them."""
     labels = list(length_labels([length for length in paired.tried if length]).values())
     place = f" at {', '.join(labels)}" if labels else ""
     if len(labels) > LISTED:
@@ -98,14 +98,14 @@ def _evidence(paired: PairedLoss, names: Names) -> list[str]:
 
 
 def scope_label(paired: PairedLoss) -> str:
-    """Return what the word holds for, and when it was measured."""
+    """Return the scope of a verdict in words, and when its answers came."""
     goal = "new haystacks" if paired.wanted == "new" else SCOPES["these"]
     scope = SCOPES[paired.scope] if paired.is_decided else goal
     return ", ".join([scope, *measured_label(paired.measured)])
 
 
 def measured_label(measured: tuple[str, str]) -> list[str]:
-    """Return when the answers came; nothing if records do not show it."""
+    """Return a phrase on when the answers came, or none if records do not show it."""
     start, end = (moment[:16].replace("T", " ") for moment in measured)
     if not start:
         return []
@@ -126,7 +126,7 @@ def lost_label(row: LostLength) -> str:
 
 
 def untested_label(untested: tuple[NotTested, ...]) -> str:
-    """Return what was not tested.
+    """Return a phrase on the groups that were not tested.
 
     For example 'not tested: words at length 4k (the reference got 2 of 40 right)'.
     """
@@ -142,7 +142,7 @@ def untested_label(untested: tuple[NotTested, ...]) -> str:
 
 
 def _missing_label(missing: Missing, names: Names) -> str:
-    """Return who did not answer what, and where."""
+    """Return a sentence on the answers that one side did not give, and their lengths."""
     sides = zip(names, names[::-1], (missing.first, missing.second), strict=True)
     sentences = [
         f"{side} did not answer {counted(count, 'prompt')} that {other_side} answered"
@@ -163,7 +163,7 @@ def _missing_label(missing: Missing, names: Names) -> str:
 
 
 def _next_steps(paired: PairedLoss) -> list[str]:
-    """Return what a verdict that is open lacks."""
+    """Return what to do so that an open verdict is decided, if anything can be done."""
     if paired.floored:
         return [FLOORED]
     if not paired.margin:
@@ -193,9 +193,9 @@ def _more_pairs(paired: PairedLoss) -> list[str]:
 
 
 def least_label(paired: PairedLoss, *, graded: bool = False) -> str:
-    """Return how many pairs a verdict takes at least if all answers are equal.
+    """Return a phrase on the pairs that a PASS takes if all answers are equal.
 
-    Returns '' without a margin.
+    If there is no margin, it is ''.
     """
     if not paired.margin:
         return ""
@@ -204,7 +204,7 @@ def least_label(paired: PairedLoss, *, graded: bool = False) -> str:
 
 
 def warnings_of(paired: PairedLoss) -> list[str]:
-    """Return why the reference proves little."""
+    """Return a warning if the reference proves little, else none."""
     if not paired.counted:
         return []
     if paired.floored:
@@ -214,7 +214,7 @@ def warnings_of(paired: PairedLoss) -> list[str]:
 
 
 def loss_json(paired: PairedLoss) -> dict[str, Any]:
-    """Return the loss and what it rests on, for programs: shares in points."""
+    """Return the loss and its counts for programs, with shares in points."""
     loss = paired.loss
     new = paired.new
     return {

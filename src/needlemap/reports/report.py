@@ -43,14 +43,14 @@ class Unit:
     none: str = ""
 
     def labels(self, values: Sequence[Any]) -> list[str]:
-        """Return some values of one column for people; None is `none`."""
+        """Return the texts of some values of one column. The text of None is `none`."""
         if self is LENGTH:
             labels = length_labels(sorted({value for value in values if value is not None}))
             return ["" if value is None else labels[value] for value in values]
         return [self.none if value is None else self.text(value) for value in values]
 
     def plain(self, value: Any) -> Any:
-        """Return a value for programs; None stays None."""
+        """Return a value for programs. None stays None."""
         return None if value is None else self.data(value)
 
 
@@ -117,7 +117,7 @@ class Column:
     wide: bool = False
 
     def value(self, row: Row) -> Any:
-        """Return what people see of a row."""
+        """Return the value of a row that people see in this column."""
         return self.of(row.values) if self.of else row.values.get(self.key)
 
 
@@ -168,7 +168,7 @@ class Table:
         return [row for row in self.rows if row.shown]
 
     def labels(self, columns: Sequence[Column]) -> list[tuple[str, ...]]:
-        """Return the rows as people see them, in some columns."""
+        """Return the texts of the rows that people see, in some columns."""
         columns_of_labels = (
             column.unit.labels([column.value(row) for row in self.shown]) for column in columns
         )
@@ -298,7 +298,7 @@ class Report:
 
     @property
     def last_line(self) -> str:
-        """Return the last line."""
+        """Return the last line: that of the verdict or, without a verdict, `ends`."""
         return self.verdict.line(self.command or self.kind) if self.verdict else self.ends
 
     @property
@@ -307,7 +307,7 @@ class Report:
         return [part for part in self.parts if isinstance(part, Fact)]
 
     def sentences(self, without: Sequence[Table] = ()) -> Iterator[str]:
-        """Yield what there is besides the verdict and the cells of tables, a line each.
+        """Yield all sentences but the verdict and the cells of tables, a line each.
 
         without: tables whose sentences are shown elsewhere.
         """
@@ -335,5 +335,5 @@ class Report:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what makes it prove less."""
+        """Return the sentences that are warnings."""
         return [fact.said for fact in self.facts if fact.warns]

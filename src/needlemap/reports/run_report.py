@@ -38,9 +38,9 @@ _DEPTHS = ("depth_percent", "realised_depth_percent")
 
 
 def map_report(run: Loaded, *, anywhere: bool = False) -> Report:
-    """Return the map of a run alone, or what it sought.
+    """Return a report of a run's map alone or, if the run seeks, of its result.
 
-    anywhere: whether it is drawn without a terminal, too.
+    anywhere: whether the map is drawn without a terminal, too.
     """
     if seeks(run):
         return seek_report(run)
@@ -104,14 +104,14 @@ def _distractor_fields(answers: DistractorAnswers) -> dict[str, Any]:
 
 
 def _effective_lengths(run: Loaded, rules: Sequence[str]) -> list[Effective]:
-    """Return how far the scores of a run hold; none for one that seeks."""
+    """Return the effective lengths of a run, or none if the run seeks."""
     return [] if seeks(run) else effective_lengths_by(partial(effective_length, run.cube), rules)
 
 
 def _depth_fields(run: Loaded) -> list[dict[str, Any]]:
-    """Return a row a depth, or a part of the haystack.
+    """Return a row for each depth or, if depths are ragged, for each part of the haystack.
 
-    There is none for a task that asks about the whole text.
+    If the task asks about the whole text, there is no row.
     """
     rows = () if run.map.depthless else depth_scores(run.cube)
     return [
@@ -146,10 +146,10 @@ def _cell_fields(cell: Any, depthless: bool) -> dict[str, Any]:
 
 
 def effective_fields(effective: Effective) -> dict[str, Any]:
-    """Return a rule's value and interval in tokens, of auc in percent.
+    """Return a rule's value and interval in tokens, or for auc in percent.
 
-    An end that lies beyond the longest length tested is that length, and named in `beyond`; 0 is
-    below the shortest.
+    If an end is beyond the longest length tested, it is that length, and named in `beyond`. If it
+    is below the shortest, it is 0.
     """
     ends = {"value": effective.value, "low": effective.low, "high": effective.high}
     label = percent_of if effective.rule.kind == "auc" else _tokens
@@ -167,9 +167,9 @@ def _tokens(length: float | None) -> int | None:
 
 
 def runs_below(path: Path, levels: int = FOLDER_LEVELS) -> Iterator[Path]:
-    """Yield the folders of all runs in a folder, itself too, so many levels deep, by name.
+    """Yield the folders of all runs in a folder, sorted by name.
 
-    Links are not followed.
+    The folder itself is included. levels: of folders below it. Links are not followed.
     """
     if is_run_folder(path):
         yield path
@@ -186,9 +186,9 @@ def runs_below(path: Path, levels: int = FOLDER_LEVELS) -> Iterator[Path]:
 
 
 def run_row(path: Path) -> list[str]:
-    """Return a run as a row of `needlemap list runs`.
+    """Return a row of `needlemap list runs`: folder, model, task, score, cells and state.
 
-    It has folder, model, task, score with interval, cells and state.
+    If the run cannot be read, its state says why.
     """
     try:
         families = families_of(path)
@@ -216,7 +216,7 @@ def _score(mean: ClusterMean | Mean | None) -> str:
 
 
 def _state(runs_by_family: RunsByFamily, families: Families) -> str:
-    """Return the state of a run: complete, or the missing trials and why."""
+    """Return the state of a run: "complete", or its missing trials and the reasons."""
     started_runs = [run for run in runs_by_family.values() if run is not None]
     missing_count = sum(run.map.missing for run in started_runs)
     not_started_count = len(runs_by_family) - len(started_runs)

@@ -16,17 +16,17 @@ _LENGTHS_SHOWN = 3
 
 
 def seeks(run: Loaded) -> bool:
-    """Return True if a run was to find an effective length.
+    """Return True if a run seeks an effective length.
 
-    Its cells were asked unevenly, so it has no mean.
+    Its cells have uneven numbers of trials, so it has no mean.
     """
     return run.about.named.seek is not None
 
 
 def seek_result_of(run: Loaded) -> Sought | None:
-    """Return what a run that seeks knows by now.
+    """Return the result so far of a run that seeks.
 
-    Returns None for another run, and before anything is scored.
+    If the run does not seek, or if nothing is scored yet, None is returned.
     """
     return result_of_run(run.about, run.records) if seeks(run) else None
 
@@ -69,7 +69,7 @@ def _facts(sought: Sought, within: float) -> Iterator[Fact | Table]:
 
 
 def _rows(sought: Sought) -> Iterator[Row]:
-    """Yield a row a length that was asked."""
+    """Yield a row for each length that has a haystack."""
     labels = length_labels(sought.axis.lengths)
     counts = asked_by_length(sought)
     texts = [
@@ -84,7 +84,7 @@ def _rows(sought: Sought) -> Iterator[Row]:
 
 
 def assumption(sought: Sought) -> str:
-    """Return what the line rests on."""
+    """Return the assumption of the result: a smooth curve between some lengths."""
     lengths = [tokens_label(length) for length, *_ in asked_by_length(sought)]
     dots = ", ..." if len(lengths) > _LENGTHS_SHOWN else ""
     lengths_shown = ", ".join(lengths[:_LENGTHS_SHOWN])
@@ -92,9 +92,9 @@ def assumption(sought: Sought) -> str:
 
 
 def length_line(sought: Sought) -> str:
-    """Return the effective length, in a line.
+    """Return a line on the effective length.
 
-    It says "to the end" only with the assumption behind it.
+    If it is beyond the longest length, the assumption is added.
     """
     line = _length_words(sought)
     return f"{line}, {assumption(sought)}" if ">=" in line else line
@@ -118,7 +118,7 @@ def _length_words(sought: Sought) -> str:
 
 
 def asked_line(sought: Sought) -> str:
-    """Return how much was asked."""
+    """Return a line on the haystacks, trials and tokens that were sent."""
     asks, trials = int(sought.asked.asks.sum()), int(sought.asked.trials.sum())
     tokens = f"{short(sought.tokens)} tokens with room for answers"
     return f"{counted(asks, 'haystack')}, {counted(trials, 'trial')}, {tokens}"

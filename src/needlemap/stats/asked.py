@@ -26,7 +26,7 @@ Shared = Mapping[str, Iterable[Sequence[Any]]]
 
 
 def latest_records(records: Iterable[Record]) -> list[Record]:
-    """Return one record a trial: of several the last that was scored, else the last."""
+    """Return one record a trial: the last that was scored or, if none was scored, the last."""
     latest: dict[tuple[str, str], Record] = {}
     for record in records:
         trial = record.asked or record.key, record.reference_sha256
@@ -41,14 +41,14 @@ def place_of(record: Record) -> Place:
 
 
 def places_of(trial: Trial) -> tuple[Place, ...]:
-    """Return all places that a trial stands for; the first is its own."""
+    """Return all places that a trial stands for. The first is its own."""
     return tuple((repeat, cell.length_tokens, cell.depth) for repeat, cell in trial.places)
 
 
 def asks_same(prompt: Prompt | PromptRecord, other: Prompt | PromptRecord | None) -> bool:
-    """Return whether two prompts are of the same bytes, or of the same token ids to both models.
+    """Return True if two prompts have the same bytes, or the same token ids to both models.
 
-    A prompt that is None is unknown, and like no other.
+    A prompt that is None is unknown, and not the same as any other.
     """
     if other is None:
         return False
@@ -60,7 +60,7 @@ def asks_same(prompt: Prompt | PromptRecord, other: Prompt | PromptRecord | None
 def by_place(prompts: Iterable[AskedPrompt]) -> dict[Place, Record]:
     """Return the record of each place of a run.
 
-    It is the first that was scored of a prompt that was asked twice.
+    If a prompt was sent twice, it is the first record that was scored.
     """
     records: dict[Place, Record] = {}
     for prompt in prompts:
@@ -99,7 +99,10 @@ class AskedPrompt:
 
     @property
     def record(self) -> Record | None:
-        """Return the first record that was scored, else the first; None without any."""
+        """Return the first record that was scored or, if none was, the first record.
+
+        If there is no record, None is returned.
+        """
         for record in self.records:
             if record.scored:
                 return record
@@ -112,20 +115,20 @@ class AskedPrompt:
 
     @property
     def score(self) -> float | None:
-        """Return the mean of its answers' scores; None without any."""
+        """Return the mean of its answers' scores, or None if no answer was scored."""
         scores = self.scores
         return sum(scores) / len(scores) if scores else None
 
     @property
     def ratio(self) -> tuple[float, float] | None:
-        """Return the mean of either part of a score that is a ratio; None of other scores."""
+        """Return the means of both parts of a score that is a ratio, or None for other scores."""
         scorers = [record.scorer for record in self.records if record.scored and record.scorer]
         ratios = [scorer.ratio for scorer in scorers if scorer.ratio is not None]
         if not ratios:
             return None
-        gained = sum(ratio[0] for ratio in ratios)
-        most = sum(ratio[1] for ratio in ratios)
-        return gained / len(ratios), most / len(ratios)
+        gains = sum(ratio[0] for ratio in ratios)
+        maxima = sum(ratio[1] for ratio in ratios)
+        return gains / len(ratios), maxima / len(ratios)
 
     @property
     def cells(self) -> dict[Cell, Place]:
@@ -134,9 +137,9 @@ class AskedPrompt:
 
     @property
     def results(self) -> tuple[AskedPrompt, ...]:
-        """Return what counts in a cell: this prompt, or each result of one that is not known.
+        """Return the prompts that count in a cell.
 
-        Results whose prompt is not known are those of another tool.
+        It is this prompt. If another tool's results do not hold the prompt, each result counts.
         """
         if not self.records or self.records[0].prompt is not None:
             return (self,)
@@ -146,15 +149,17 @@ class AskedPrompt:
 def prompts_of(
     records: Iterable[Record], cells: Rows = (), shared: Shared | None = None
 ) -> list[AskedPrompt]:
-    """Return the prompts of a run, asked or still to be asked, by their first places.
+    """Return the prompts of a run, also those still to be sent, ordered by their first places.
 
     `cells` and `shared` are those of run.json. Imported results hold no prompt. Their tools
-    build the same one for the same cell, question and answer, so another version of a result is
-    that prompt asked again.
+    build the same prompt for the same cell, question and answer, so a second result with these
+    is that prompt sent again.
     """
-    unasked = {(repeat, length, depth) for length, depth, repeats in cells for repeat in repeats}
-    alike = {
-        asked: {(repeat, length, depth) for length, depth, repeat in rows} & unasked
+    unsent_places = {
+        (repeat, length, depth) for length, depth, repeats in cells for repeat in repeats
+    }
+    places_by_asked = {
+        asked: {(repeat, length, depth) for length, depth, repeat in rows} & unsent_places
         for asked, rows in (shared or {}).items()
     }
     groups: dict[Hashable, list[Record]] = defaultdict(list)
@@ -164,15 +169,15 @@ def prompts_of(
     for group in groups.values():
         places = {place_of(record) for record in group}
         for record in group:
-            places.update(alike.get(record.asked, ()))
+            places.update(places_by_asked.get(record.asked, ()))
         prompts.append(AskedPrompt(tuple(sorted(places)), tuple(group)))
-        unasked -= places
-    for places in alike.values():
-        remaining = places & unasked
+        unsent_places -= places
+    for places in places_by_asked.values():
+        remaining = places & unsent_places
         if remaining:
             prompts.append(AskedPrompt(tuple(sorted(remaining))))
-            unasked -= remaining
-    prompts.extend(AskedPrompt((place,)) for place in unasked)
+            unsent_places -= remaining
+    prompts.extend(AskedPrompt((place,)) for place in unsent_places)
     return sorted(prompts, key=lambda prompt: prompt.places[0])
 
 

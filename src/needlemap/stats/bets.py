@@ -30,9 +30,11 @@ def log_mixture(faulty: float, n: float, rate: float) -> float:
     `faulty` is the sum of n values in [0, 1]. For values that are no 0 or 1 the bet is a fair
     one too: each factor is convex in its value, so it lies below the mean of its ends.
     """
-    right = n - faulty
-    mixture = _log_beta(FEW + faulty, MANY + right) - _log_beta(FEW, MANY)
-    single = (faulty * log(rate) if faulty else 0.0) + (right * log1p(-rate) if right else 0.0)
+    faultless = n - faulty
+    mixture = _log_beta(FEW + faulty, MANY + faultless) - _log_beta(FEW, MANY)
+    single = (faulty * log(rate) if faulty else 0.0) + (
+        faultless * log1p(-rate) if faultless else 0.0
+    )
     return mixture - single
 
 
@@ -59,7 +61,7 @@ def highest_rate(faulty: float, n: int, alpha: float = ALPHA) -> float:
 
 
 def units_needed(rate: float, alpha: float = ALPHA) -> int:
-    """Return how many units without any fault bring the bound below a rate.
+    """Return the number of units without any fault that bring the bound below a rate.
 
     >>> units_needed(0.005), highest_rate(0, units_needed(0.005)) < 0.005
     (787, True)
@@ -97,12 +99,12 @@ def log_blocks(blocks: Iterable[Block]) -> float:
 @lru_cache(maxsize=4_096)
 def _log_block(block: Block, odds: float) -> float:
     behind, without, n = block
-    lost = behind + without
-    possible = range(max(0, lost - n), min(n, lost) + 1)
-    ways = {k: comb(n, k) * comb(n, lost - k) for k in possible}
+    loss_count = behind + without
+    possible = range(max(0, loss_count - n), min(n, loss_count) + 1)
+    ways = {k: comb(n, k) * comb(n, loss_count - k) for k in possible}
     total = sum(ways.values())
-    weighed = sum(count * odds**k for k, count in ways.items())
-    return log(odds**behind * total / weighed)
+    weighted_ways = sum(count * odds**k for k, count in ways.items())
+    return log(odds**behind * total / weighted_ways)
 
 
 def log_pairs(lost: int, gained: int) -> float:
@@ -121,7 +123,7 @@ def log_pairs(lost: int, gained: int) -> float:
 def log_increase(before: tuple[int, int], since: tuple[int, int]) -> float:
     """Return the log of the bet that more is lost since an event than before it.
 
-    `before` and `since` are how many were lost, of how many.
+    before, since: the number of losses, and of prompts.
 
     >>> round(log_increase((0, 50), (30, 100)), 1), log_increase((5, 50), (10, 100)) < 0
     (8.9, True)
@@ -158,17 +160,17 @@ def _log_two_rates(*counts: tuple[int, int]) -> float:
 
 def mean_of_logs(logs: Sequence[float]) -> float:
     """Return the log of the mean of values that are given as logs."""
-    most = max(logs, default=-inf)
-    if most == -inf:
-        return most
-    return most + log(sum(exp(value - most) for value in logs) / len(logs))
+    largest = max(logs, default=-inf)
+    if largest == -inf:
+        return largest
+    return largest + log(sum(exp(value - largest) for value in logs) / len(logs))
 
 
 def detectable_rate(pairs: int, gained: int, goal: float) -> float:
     """Return the least rate of losses that so many pairs would have shown in the mean.
 
-    It is beside the rate of cold prompts, and 1 where none would have been shown. `gained` is
-    how many pairs were lost cold alone: the noise.
+    The rate is in addition to that of cold prompts. If no rate would have been shown, it is 1.
+    gained: the pairs that were lost cold alone, which is the noise.
     """
     noise = gained / pairs if pairs else 1.0
     low, high = 0.0, 1.0

@@ -162,7 +162,7 @@ class Comparison(ComparedScores):
 
     @property
     def only(self) -> FamilyComparison | None:
-        """Return the family of runs with one; None of others."""
+        """Return the comparison of the only family, or None if there are several families."""
         return self.families.get("")
 
     @property
@@ -211,9 +211,9 @@ def compare_families(
 
 
 def _tested_families(pairs: Mapping[str, Pairs], paired: PairedLoss) -> list[Pairs]:
-    """Return the families that the loss is of, without the lengths that are not tested.
+    """Return the families that are tested, without the lengths that are not.
 
-    All of them, if none is tested.
+    If no family is tested, all are returned.
     """
     untested = {group.family: group.lengths for group in paired.untested}
     families = []
@@ -258,10 +258,10 @@ def _judge_mean(
 def compare_pairs(
     pairs: Pairs, margin: float, *, wanted: Scope = "these", sequential: bool = False
 ) -> FamilyComparison | None:
-    """Compare the pairs of one family.
+    """Compare the pairs of one family. Arguments are those of `compare_families`.
 
-    A second run that answered none of what the first answered has lost them all; otherwise
-    None, if no pair has both scores. Arguments are those of `compare_families`.
+    If the second run answered none of the prompts that the first answered, it has lost them all.
+    If there is no such prompt and no pair with both scores, None is returned.
     """
     paired = _judge_mean({"": pairs}, margin, wanted=wanted, sequential=sequential)
     (tested_pairs,) = _tested_families({"": pairs}, paired)
@@ -287,7 +287,7 @@ def compare_pairs(
 
 
 def _difference(pairs: Pairs, first: Array, second: Array) -> Difference | None:
-    """Return the difference of scores (repeats, ...) of both runs; None without a pair."""
+    """Return the difference of scores (repeats, ...) of both runs, or None without a pair."""
     cube = pairs.first
     difference = paired_difference(
         cube.clustered(first), cube.clustered(second), graded=pairs.graded
@@ -298,12 +298,12 @@ def _difference(pairs: Pairs, first: Array, second: Array) -> Difference | None:
 
 
 def _second_scores(pairs: Pairs) -> Cube:
-    """Return what second scored; where it answered nothing, all is lost."""
+    """Return the scores of the second run. If no pair has both scores, missing ones are 0."""
     return pairs.second if pairs.n else replace(pairs.second, scores=pairs.lost)
 
 
 def _lengths(pairs: Pairs, margin: float) -> tuple[LengthDifference, ...]:
-    """Compare each length, with its loss as a comparison of it alone would have it."""
+    """Compare each length. Its loss is that of a comparison of this length alone."""
     first, second = pairs.first.scores, pairs.second.scores
     rows = rows_of({"": pairs})
     lengths = []
@@ -351,9 +351,9 @@ def _cells(pairs: Pairs) -> tuple[CellChange, ...]:
 
 
 def noise_of(runs: Sequence[Mapping[str, Pairs]]) -> Noise | None:
-    """Return the noise of a comparison; None where nothing was scored twice.
+    """Return the noise of a comparison, or None if nothing was scored twice.
 
-    `runs` holds, of each further run, its pairs with the first run, by family.
+    runs: for each further run its pairs with the first run, by family.
     """
     families: dict[str, list[tuple[float, float]]] = {}
     largest_run: Counter[str] = Counter()
@@ -383,7 +383,7 @@ def _score_pairs(pairs: Pairs) -> list[tuple[float, float]]:
 
 
 def _power(pairs: Pairs, overall: Difference, margin: float) -> Power:
-    """Return the pairs that are needed, as differences spread and cluster here."""
+    """Return the pairs that are needed if differences spread and cluster as they do here."""
     squares = float(np.nansum(pairs.differences**2)) / overall.n
     clusters = None if overall.of_these else overall.clusters
     # Without a margin: a loss of one point.
@@ -427,9 +427,9 @@ def _weights(first: Array, second: Array) -> Array:
 
 
 def _rows(cube: Cube) -> list[int]:
-    """Return the repeats that a family's clusters stand for.
+    """Return the repeats of a family's clusters.
 
-    It is the first, where all of them share a haystack.
+    If all repeats share a haystack, it is the first one.
     """
     return list(cube.repeats[:1] if cube.one_haystack else cube.repeats)
 

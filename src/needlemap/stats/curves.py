@@ -83,30 +83,35 @@ def fit_falling(above: Array, sizes: NDArray[np.intp], doubt: Array) -> Array:
     count = above.shape[1]
     clear = above + doubt < 0
     fall = np.where(clear.any(axis=1), clear.argmax(axis=1), count)[:, None]
-    fitted = np.full(above.shape, inf)
+    fitted_curves = np.full(above.shape, inf)
     for start in range(count):
         means = np.cumsum(above[:, start:] * sizes[start:], axis=1) / np.cumsum(sizes[start:])
         means = np.where(np.arange(start, count) > fall, -inf, means)
-        most = np.maximum.accumulate(means[:, ::-1], axis=1)[:, ::-1]
-        fitted[:, start:] = np.minimum(fitted[:, start:], most)
+        upper_means = np.maximum.accumulate(means[:, ::-1], axis=1)[:, ::-1]
+        fitted_curves[:, start:] = np.minimum(fitted_curves[:, start:], upper_means)
     at = np.arange(count)
-    return np.where(at < fall, fitted, np.where(at == fall, np.minimum(fitted, -1e-6), -1.0))
+    return np.where(
+        at < fall, fitted_curves, np.where(at == fall, np.minimum(fitted_curves, -1e-6), -1.0)
+    )
 
 
 def threshold_crossing(above: Array, lengths: Array) -> Array:
     """Return the length at which each curve (draws, lengths) first falls below 0: (draws,)."""
     above = np.where(np.abs(above) < 1e-12, 0.0, above)
-    below = above < 0
-    first = below.argmax(axis=1)
+    is_below = above < 0
+    first_below = is_below.argmax(axis=1)
     rows = np.arange(len(above))
-    after, before = above[rows, first], above[rows, np.maximum(first - 1, 0)]
-    fall = np.where(before - after > 0, before - after, 1.0)
+    value_after, value_before = (
+        above[rows, first_below],
+        above[rows, np.maximum(first_below - 1, 0)],
+    )
+    fall = np.where(value_before - value_after > 0, value_before - value_after, 1.0)
     logs = np.log2(lengths)
-    start = logs[np.maximum(first - 1, 0)]
-    crossings = 2 ** (start + (logs[first] - start) * before / fall)
-    crossings = np.where(first == 0, 0.0, crossings)
+    start = logs[np.maximum(first_below - 1, 0)]
+    crossings = 2 ** (start + (logs[first_below] - start) * value_before / fall)
+    crossings = np.where(first_below == 0, 0.0, crossings)
     return np.where(
-        np.isnan(above).any(axis=1), np.nan, np.where(below.any(axis=1), crossings, inf)
+        np.isnan(above).any(axis=1), np.nan, np.where(is_below.any(axis=1), crossings, inf)
     )
 
 

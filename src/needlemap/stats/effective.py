@@ -181,9 +181,9 @@ class FamilyScores:
         seed: int = SEED,
         weights: Sequence[float] | None = None,
     ) -> None:
-        self.lengths = sorted(set.intersection(*map(_scored, cubes))) if cubes else []
+        self.lengths = sorted(set.intersection(*map(_scored_lengths, cubes))) if cubes else []
         self._cubes, self._draws, self._seed, self._weights = cubes, draws, seed, weights
-        self._repeats = sorted(set[int]().union(*map(_measured, cubes)))
+        self._repeats = sorted(set[int]().union(*map(_scored_repeats, cubes)))
         one_haystack = bool(cubes) and all(cube.one_haystack for cube in cubes)
         self.haystacks = 1 if one_haystack else len(self._repeats)
         self._counted = all(cube.counted for cube in cubes)
@@ -231,19 +231,21 @@ class FamilyScores:
         """
         if not self.lengths or not self.lengths[0]:
             return None
-        if short := frozenset[int]().union(*(cube.short for cube in self._cubes)):
-            reached = [cube.without(short) for cube in self._cubes]
-            return FamilyScores(reached, self._draws, self._seed, self._weights).effective(rule)
+        if short_lengths := frozenset[int]().union(*(cube.short for cube in self._cubes)):
+            reached_cubes = [cube.without(short_lengths) for cube in self._cubes]
+            return FamilyScores(reached_cubes, self._draws, self._seed, self._weights).effective(
+                rule
+            )
 
         lengths = np.array(self.lengths, dtype=np.float64)
         curve = self._curve(rule)
         value = low = high = None
         crawls = False
-        if not baseless(rule, curve):
+        if not is_baseless(rule, curve):
             fit = self._fit(rule)
             point = float(rule_values(curve, lengths, rule, fit)[0])
             low, high = self._interval(rule, lengths, fit)
-            crawls = 0 < point < inf and _crawls(low, high, curve[0], lengths, rule)
+            crawls = 0 < point < inf and _is_crawling(low, high, curve[0], lengths, rule)
             if rule.kind != "auc" and low is not None and high is not None:
                 low, high = move_outward(low, high, lengths)
             low, high = include_point(point, low, high)
@@ -258,18 +260,18 @@ class FamilyScores:
             longest=self.lengths[-1],
             clusters=self.haystacks,
             crawls=crawls,
-            cells=self._one_haystack and not baseless(rule, curve),
+            cells=self._one_haystack and not is_baseless(rule, curve),
         )
 
     def _fit(self, rule: Rule) -> Fit | None:
         """Return how a curve is fitted; None for other rules, and for means of unknown counts."""
         if rule.kind not in ("absolute", "relative") or not self._counted:
             return None
-        pooled = np.concatenate(
+        pooled_scores = np.concatenate(
             [scores.reshape(*scores.shape[:2], -1) for scores in self._scores(rule)], axis=2
         )
         doubts = []
-        for scores in pooled.swapaxes(0, 1):
+        for scores in pooled_scores.swapaxes(0, 1):
             # Haystacks are independent; of a single one, cells are taken to be.
             mean = cluster_mean(scores.reshape(-1, 1) if self._one_haystack else scores)
             if mean is None:
@@ -277,7 +279,7 @@ class FamilyScores:
             high, low = mean.high or 0.0, mean.low or 0.0
             # Single cells that all agree leave no doubt upward, and may still dip by chance.
             doubts.append(high - low if self._one_haystack else SURE * (high - mean.score))
-        return Fit(sizes=(~np.isnan(pooled)).sum(axis=(0, 2)), doubt=np.array(doubts))
+        return Fit(sizes=(~np.isnan(pooled_scores)).sum(axis=(0, 2)), doubt=np.array(doubts))
 
     def _interval(
         self, rule: Rule, lengths: Array, fit: Fit | None
@@ -377,21 +379,21 @@ def published_length(means: Mapping[int, ClusterMean | Mean]) -> float | None:
     """
     if not means:
         return None
-    above = [length for length, mean in means.items() if mean.score > PUBLISHED]
-    return inf if max(means) in above else max(above, default=0)
+    passing_lengths = [length for length, mean in means.items() if mean.score > PUBLISHED]
+    return inf if max(means) in passing_lengths else max(passing_lengths, default=0)
 
 
-def _scored(cube: Cube) -> set[int]:
+def _scored_lengths(cube: Cube) -> set[int]:
     """Return the lengths at which a family has a score."""
     return {length for at, length in enumerate(cube.lengths) if cube.known[:, at].any()}
 
 
-def _measured(cube: Cube) -> set[int]:
+def _scored_repeats(cube: Cube) -> set[int]:
     """Return the repeats of which a family has a score."""
     return {repeat for at, repeat in enumerate(cube.repeats) if cube.known[at].any()}
 
 
-def baseless(rule: Rule, curve: Array) -> bool:
+def is_baseless(rule: Rule, curve: Array) -> bool:
     """Return True if a rule takes a share of a score that is too low. curve: (1, lengths)."""
     return rule.kind == "relative" and bool(curve[0, 0] < LEAST_BASE)
 
@@ -399,13 +401,13 @@ def baseless(rule: Rule, curve: Array) -> bool:
 def _longest_worst(
     families: Sequence[Array], lengths: Array, rule: Rule, weights: Sequence[float] | None = None
 ) -> float:
-    """Return how far the worst depth may hold.
+    """Return the length up to which the worst depth may hold.
 
-    That is where the lowest upper end of a length's cells falls below the threshold.
+    At this length the lowest upper end of the cells falls below the threshold.
 
     Each end is Wilson's at 1 - 0.025 / depths, so that all hold at once (Bonferroni; Dunn
     1961, J. American Statistical Association 56:52), the worst depth's among them: the trials
-    of a cell have a haystack each. Of several families it is the mean of theirs.
+    of a cell have a haystack each. For several families the mean of their ends is taken.
     """
     ends = [[_least_end(cells) for cells in scores.swapaxes(0, 1)] for scores in families]
     mean = np.average(ends, axis=0, weights=weights)[np.newaxis]
@@ -444,7 +446,7 @@ def rule_values(by_length: Array, lengths: Array, rule: Rule, fit: Fit | None = 
     return threshold_crossing(fit_falling(above, fit.sizes, fit.doubt) if fit else above, lengths)
 
 
-def _crawls(
+def _is_crawling(
     low: float | None, high: float | None, curve: Array, lengths: Array, rule: Rule
 ) -> bool:
     """Return True if the curve stays near the threshold over an interval of CRAWL octaves."""
@@ -453,6 +455,6 @@ def _crawls(
     base = curve[0] if rule.kind == "relative" else 1.0
     # Both ends may lie beyond the longest length, or below the shortest, while the point does not.
     start, end = np.clip((low, high), lengths[0], lengths[-1])
-    inside = (lengths >= start) & (lengths <= end)
-    near = np.abs(curve[inside] - rule.threshold * base) < FLAT
-    return bool(log2(end / start) > CRAWL and near.all())
+    in_interval = (lengths >= start) & (lengths <= end)
+    is_near = np.abs(curve[in_interval] - rule.threshold * base) < FLAT
+    return bool(log2(end / start) > CRAWL and is_near.all())

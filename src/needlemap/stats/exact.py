@@ -72,13 +72,13 @@ def strata_tail(strata: Sequence[tuple[int, int, int, int]]) -> float:
     >>> round(strata_tail([(16, 4, 4, 4)]), 5), strata_tail([(16, 4, 0, 0)])
     (0.00055, 1.0)
     """
-    chances, seen = np.ones(1), 0
+    chances, marked_misses = np.ones(1), 0
     for n, marked, misses, both in strata:
         if not misses or not marked:
             continue
         chances = np.convolve(chances, _hypergeometric(n, marked, misses))
-        seen += both
-    return min(1.0, float(chances[seen:].sum()))
+        marked_misses += both
+    return min(1.0, float(chances[marked_misses:].sum()))
 
 
 @lru_cache(maxsize=4096)
@@ -110,8 +110,8 @@ def poisson_tail(least: int, mean: float) -> float:
     """
     if not mean:
         return float(not least)
-    below = sum(exp(k * log(mean) - mean - lgamma(k + 1)) for k in range(least))
-    return max(0.0, 1.0 - below)
+    chance_below = sum(exp(k * log(mean) - mean - lgamma(k + 1)) for k in range(least))
+    return max(0.0, 1.0 - chance_below)
 
 
 def lowest_rate(hits: int, n: int, alpha: float = 0.05) -> float:

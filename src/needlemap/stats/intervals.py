@@ -63,7 +63,7 @@ def wilson(hits: float, n: float, z: float = Z) -> tuple[float, float] | None:
 
 
 def newcombe(hits: int, n: int, others: int, of: int) -> tuple[float, float] | None:
-    """Return the hybrid score interval of hits/n - others/of; None if either has no trials.
+    """Return the hybrid score interval of hits/n - others/of, or None if either has no trials.
 
     Newcombe 1998, Statistics in Medicine 17:873, method 10.
 
@@ -80,18 +80,18 @@ def newcombe(hits: int, n: int, others: int, of: int) -> tuple[float, float] | N
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the order statistics that hold the median in 95 % of samples; None without any.
+    """Return the order statistics that hold the median in 95 % of samples, or None without values.
 
-    The ends where there are too few.
+    If there are too few values, the smallest and the largest are returned.
 
     >>> median_interval([5.0, 1.0, 2.0, 4.0, 3.0, 6.0, 7.0, 8.0]), median_interval([1.0, 3.0])
     ((1.0, 8.0), (1.0, 3.0))
     """
     if not values:
         return None
-    ranked, n = sorted(values), len(values)
+    sorted_values, n = sorted(values), len(values)
     cut = max((k for k in range(n // 2) if binomial_tail(n - k, n, 0.5) <= 0.025), default=0)
-    return ranked[cut], ranked[n - 1 - cut]
+    return sorted_values[cut], sorted_values[n - 1 - cut]
 
 
 def t_cdf(t: float, dof: int) -> float:
@@ -103,13 +103,13 @@ def t_cdf(t: float, dof: int) -> float:
     0.975
     """
     angle = atan(t / sqrt(dof))
-    odd = dof % 2
-    term = total = 0.0 if dof == 1 else cos(angle) if odd else 1.0
-    for k in range(2 + odd, dof - 1, 2):
+    is_odd = dof % 2
+    term = total = 0.0 if dof == 1 else cos(angle) if is_odd else 1.0
+    for k in range(2 + is_odd, dof - 1, 2):
         term *= cos(angle) ** 2 * (k - 1) / k
         total += term
-    inside = 2 / pi * (angle + sin(angle) * total) if odd else sin(angle) * total
-    return 0.5 + inside / 2
+    probability = 2 / pi * (angle + sin(angle) * total) if is_odd else sin(angle) * total
+    return 0.5 + probability / 2
 
 
 @lru_cache(maxsize=1_000)
@@ -156,11 +156,13 @@ def _largest_loss(lost: float, gained: float, n: float, z: float) -> float:
     low, high = (lost - gained) / n, 1.0
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if _score(lost, gained, n, middle) > -z else (low, middle)
+        low, high = (
+            (middle, high) if _tango_statistic(lost, gained, n, middle) > -z else (low, middle)
+        )
     return high
 
 
-def _score(lost: float, gained: float, n: float, loss: float) -> float:
+def _tango_statistic(lost: float, gained: float, n: float, loss: float) -> float:
     """Return Tango's statistic for a net loss, with the variance of its likeliest shares."""
     b = (2 * n - lost + gained) * loss - lost - gained
     share = (sqrt(max(0.0, b * b + 8 * n * gained * loss * (1 - loss))) - b) / (4 * n)
@@ -290,12 +292,12 @@ def t_interval(values: Array, share: float = 0.95) -> tuple[float, float, float]
     >>> [round(x, 2) for x in t_interval(np.array([[1.0, 2.0], [3.0, 4.0], [2.0, np.nan]]))]
     [2.4, -0.63, 5.43]
     """
-    measured = values[~np.isnan(values).all(axis=1)]
-    if len(measured) < 2:
+    clusters = values[~np.isnan(values).all(axis=1)]
+    if len(clusters) < 2:
         return None
-    sums, counts = np.nansum(measured, axis=1), (~np.isnan(measured)).sum(axis=1).astype(np.float64)
+    sums, counts = np.nansum(clusters, axis=1), (~np.isnan(clusters)).sum(axis=1).astype(np.float64)
     mean = float(sums.sum() / counts.sum())
-    reach = t_quantile((1 + share) / 2, len(measured) - 1) * robust_error(sums, counts)
+    reach = t_quantile((1 + share) / 2, len(clusters) - 1) * robust_error(sums, counts)
     return mean, mean - reach, mean + reach
 
 
@@ -331,15 +333,15 @@ def cluster_mean(scores: Array) -> ClusterMean | None:
     )
 
 
-def rate_of(scored: Iterable[tuple[int, float]]) -> ClusterMean | None:
-    """Return the mean of (haystack, score) pairs; None without any."""
+def rate_of(pairs: Iterable[tuple[int, float]]) -> ClusterMean | None:
+    """Return the mean of (haystack, score) pairs, or None if there are none."""
     by_haystack: dict[int, list[float]] = defaultdict(list)
-    for haystack, score in scored:
+    for haystack, score in pairs:
         by_haystack[haystack].append(score)
     if not by_haystack:
         return None
-    longest = max(len(scores) for scores in by_haystack.values())
-    grid = np.full((len(by_haystack), longest), np.nan)
+    most_scores = max(len(scores) for scores in by_haystack.values())
+    grid = np.full((len(by_haystack), most_scores), np.nan)
     for row, scores in zip(grid, by_haystack.values(), strict=True):
         row[: len(scores)] = scores
     return cluster_mean(grid)
@@ -395,7 +397,7 @@ class NoiseFloor:
 
 
 def noise_floor(pairs: Iterable[tuple[float, float]]) -> NoiseFloor | None:
-    """Return the noise of scores of prompts that were sent twice; None without pairs.
+    """Return the noise of scores of prompts that were sent twice, or None without pairs.
 
     The spread of a difference of zero mean is the root of its mean square (Bland and Altman
     1986, Lancet 327:307, repeatability).

@@ -72,12 +72,12 @@ def depth_scores(cube: Cube) -> tuple[DepthScore, ...]:
 
 
 def total_score(cube: Cube) -> ClusterMean | None:
-    """Return the score of all prompts with its clustered interval; None without a score."""
+    """Return the score of all prompts with its interval, or None if nothing was scored."""
     return _cluster_mean(cube, cube.scores)
 
 
 def length_scores(cube: Cube) -> dict[int, ClusterMean]:
-    """Return the score by length with clustered intervals, of lengths that have a score."""
+    """Return the scores by length with their intervals, without lengths that have no score."""
     scores = {}
     for index, length in enumerate(cube.lengths):
         mean = _cluster_mean(cube, cube.scores[:, index])
@@ -87,7 +87,7 @@ def length_scores(cube: Cube) -> dict[int, ClusterMean]:
 
 
 def position_gap(cube: Cube) -> tuple[DepthScore, DepthScore] | None:
-    """Return the depths with the worst and the best score; None where there are not two."""
+    """Return the depths with the lowest and the highest score, or None if fewer than two have."""
     scores = depth_scores(cube)
     if len(scores) < 2:
         return None
@@ -95,9 +95,9 @@ def position_gap(cube: Cube) -> tuple[DepthScore, DepthScore] | None:
 
 
 def _cluster_mean(cube: Cube, scores: Array) -> ClusterMean | None:
-    """Return the mean of scores (repeats, ...) of a cube; None without any.
+    """Return the mean of scores (repeats, ...) of a cube, or None if there is no score.
 
-    It has no interval where scores are means themselves.
+    If scores are means themselves, it has no interval.
     """
     if not scores.size:
         return None
@@ -157,7 +157,7 @@ class Map:
 
     @property
     def ragged(self) -> bool:
-        """Return whether lengths have depths of their own."""
+        """Return True if lengths have depths of their own."""
         return is_ragged(len(self.cells), len(self.lengths), len(self.depths))
 
     @property
@@ -167,7 +167,7 @@ class Map:
 
     @property
     def by_length(self) -> dict[int, float | None]:
-        """Return the score per length; None where nothing was measured."""
+        """Return the score by length, which is None if nothing was measured."""
         return {
             length: self.margins[length].score if length in self.margins else None
             for length in self.lengths
@@ -175,7 +175,7 @@ class Map:
 
     @property
     def overall(self) -> float | None:
-        """Return the score of all prompts; None where nothing was measured."""
+        """Return the score of all prompts, or None if nothing was measured."""
         return self.total.score if self.total else None
 
     @property
@@ -191,17 +191,17 @@ class Map:
         return _mean([_mean(row) for row in rows])
 
     def to_pandas(self) -> Any:
-        """Return one row a cell, with the columns of the CSV.
+        """Return a frame with a row for each cell, and the columns of the CSV.
 
-        Raises NeedlemapError when pandas is not installed.
+        If pandas is not installed, NeedlemapError is raised.
         """
         return cell_frame(self.cells)
 
 
 def margin_frame(maps: Mapping[str, Map]) -> Any:
-    """Return one row a family and length of a suite, with its margin.
+    """Return a frame with a row for each family and length of a suite.
 
-    Raises NeedlemapError when pandas is not installed.
+    If pandas is not installed, NeedlemapError is raised.
     """
     rows = [
         {"family": family, "length_tokens": length, "n": mean.n, **_percents(mean)}
@@ -231,7 +231,7 @@ def make_map(
     cube: Cube | None = None,
     depthless: bool = False,
 ) -> Map:
-    """Make a map of a run's prompts. `cube` is that of these, where it was made already."""
+    """Make a map of a run's prompts. cube: of these prompts, if it was made already."""
     cells: dict[Cell, list[AskedPrompt]] = defaultdict(list)
     results = [result for prompt in prompts for result in prompt.results]
     for result in results:
@@ -259,7 +259,7 @@ def make_map(
 
 
 def with_skipped(score_map: Map) -> Map:
-    """Return a map of a run that a limit stopped, which skipped what was not asked."""
+    """Return the map of a run that a limit stopped. Trials that were not sent are skipped."""
     cells = [
         replace(cell, failures=_add_skipped(cell.failures, cell.missing))
         for cell in score_map.cells
@@ -270,27 +270,29 @@ def with_skipped(score_map: Map) -> Map:
 
 
 def _add_skipped(failures: Mapping[str, int], missing: int) -> Mapping[str, int]:
-    """Return failures by kind, with what is missing and did not fail as skipped."""
-    unasked = missing - sum(failures.values())
-    return {**failures, SKIPPED: unasked} if unasked > 0 else failures
+    """Return failures by kind. Missing trials that did not fail are added as skipped."""
+    unsent = missing - sum(failures.values())
+    return {**failures, SKIPPED: unsent} if unsent > 0 else failures
 
 
 def _failures(prompts: Iterable[AskedPrompt]) -> dict[str, int]:
-    """Return how many prompts without a score failed, by kind."""
-    last = [prompt.records[-1] for prompt in prompts if not prompt.scores and prompt.records]
-    return dict(Counter(record.failure for record in last if record.failure))
+    """Return the number of prompts without a score that failed, by kind."""
+    last_records = [
+        prompt.records[-1] for prompt in prompts if not prompt.scores and prompt.records
+    ]
+    return dict(Counter(record.failure for record in last_records if record.failure))
 
 
 def _cell(cell: Cell, prompts: Sequence[AskedPrompt], *, one_haystack: bool) -> CellScore:
-    """Return the score of a cell, of all prompts that stand in it.
+    """Return the score of a cell over all its prompts.
 
-    Repeats that share one haystack are not independent.
+    If repeats share one haystack, they do not count as independent.
     """
     scores = [score for prompt in prompts if (score := prompt.score) is not None]
     ratios = [ratio for prompt in prompts if (ratio := prompt.ratio) is not None]
     records = [record for prompt in prompts for record in prompt.records]
-    realised = [record.needles[0].realised for record in records if record.needles]
-    counted = not any(record.scorer is not None and record.scorer.mean for record in records)
+    realised_depths = [record.needles[0].realised for record in records if record.needles]
+    is_counted = not any(record.scorer is not None and record.scorer.mean for record in records)
     n = len(scores)
 
     score = low = high = None
@@ -300,7 +302,7 @@ def _cell(cell: Cell, prompts: Sequence[AskedPrompt], *, one_haystack: bool) -> 
         low, high = mean.low, mean.high
     elif scores:
         score = sum(scores) / n
-        if counted:
+        if is_counted:
             effect = assumed_effect(np.array([float(n)])) if one_haystack else 1.0
             low, high = effective_wilson(score, n, effect, 1)
 
@@ -308,7 +310,7 @@ def _cell(cell: Cell, prompts: Sequence[AskedPrompt], *, one_haystack: bool) -> 
     return CellScore(
         length_tokens=length_tokens,
         depth=depth,
-        realised=sum(realised) / len(realised) if realised else depth,
+        realised=sum(realised_depths) / len(realised_depths) if realised_depths else depth,
         score=score,
         n=n,
         low=low,
@@ -321,12 +323,12 @@ def _cell(cell: Cell, prompts: Sequence[AskedPrompt], *, one_haystack: bool) -> 
 
 
 def _has_outcome(prompt: AskedPrompt, outcomes: Collection[str]) -> bool:
-    """Return whether a prompt's last record has one of these outcomes."""
+    """Return True if a prompt's last record has one of these outcomes."""
     return bool(prompt.records) and prompt.records[-1].outcome in outcomes
 
 
 def _ratio(ratios: Sequence[tuple[float, float]], *, one_haystack: bool) -> ClusterMean:
-    """Return the mean of a cell's scores that are ratios; `one_haystack` is that of the cube."""
+    """Return the mean of a cell's scores that are ratios. one_haystack: as in the cube."""
     gains, most = np.array(ratios).T
     scores = linearise(gains, most)
     mean = ratio_mean(scores.reshape((1, -1) if one_haystack else (-1, 1)))
@@ -336,5 +338,5 @@ def _ratio(ratios: Sequence[tuple[float, float]], *, one_haystack: bool) -> Clus
 
 
 def _mean(values: list[float | None]) -> float | None:
-    measured = [value for value in values if value is not None]
-    return sum(measured) / len(measured) if measured else None
+    known_values = [value for value in values if value is not None]
+    return sum(known_values) / len(known_values) if known_values else None

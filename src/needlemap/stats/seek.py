@@ -84,9 +84,9 @@ class LengthAxis:
         return int(np.abs(self.logs - log2(length)).argmin())
 
     def first(self) -> NDArray[np.int64]:
-        """Return how many haystacks to begin with, by length.
+        """Return the number of haystacks to start with, by length.
 
-        It is one at the shortest, at the middle, and three quarters of the way.
+        There is one at the shortest length, one at the middle, and one at three quarters.
         """
         last_index = len(self.lengths) - 1
         asks = np.zeros(len(self.lengths), dtype=np.int64)
@@ -162,7 +162,7 @@ class LengthAsks:
 def axis_of(lengths: Lengths | None) -> LengthAxis:
     """Return the axis from the shortest to the longest length.
 
-    Raises SettingsError for fewer than two lengths.
+    If there are fewer than two lengths, SettingsError is raised.
     """
     sizes = set(lengths.tokens) if lengths else set()
     if len(sizes) < 2:
@@ -250,9 +250,9 @@ def learn(
 
 
 def _crossings(axis: LengthAxis, values: Array, threshold: float) -> Array:
-    """Return where curves (..., lengths) first fall below, in octaves.
+    """Return the octaves at which curves (..., lengths) first fall below a threshold.
 
-    They are straight between lengths.
+    Curves are straight between lengths. A crossing beyond the axis is one spacing beyond it.
     """
     below = values < threshold
     after = below.argmax(axis=-1)
@@ -302,24 +302,21 @@ def next_asks(posterior: Posterior, count: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def batch_size(asks: int, lanes: int = 1) -> int:
-    """Return how many haystacks come next: a fifth of those asked, and enough for all lanes."""
+    """Return the number of haystacks of the next batch: a fifth of all, or enough for all lanes."""
     return max(1, asks // _GROWTH, ceil(lanes / PLACES))
 
 
 def is_close(posterior: Posterior, within: float) -> NDArray[np.bool_]:
-    """Return whether half of the interval is no more than a share, as .3: (...).
-
-    It is that before its ends move.
-    """
+    """Return True if half of the interval, before its ends move, is at most a share, (...)."""
     low, high = posterior.interval
     return np.asarray((high - low) / 2 <= log2(1 + within))
 
 
 def end_asks(posterior: Posterior, tally: LengthAsks) -> NDArray[np.int64]:
-    """Return one haystack at either length next outside the interval, if none was asked there.
+    """Return a haystack for the next length outside each end of the interval, (..., lengths).
 
-    So an end has not far to move, and nothing is said of a longest length that was not asked:
-    (..., lengths).
+    If a length has a haystack already, it gets none. So an end does not move far, and nothing is
+    claimed about a longest length without a haystack.
     """
     logs, (low, high) = posterior.axis.logs, posterior.interval
     below = np.maximum((logs <= low[..., None] + 1e-9).sum(axis=-1) - 1, 0)
@@ -336,7 +333,7 @@ def plain_grid(axis: LengthAxis) -> float:
 
 
 def is_spent(axis: LengthAxis, tally: LengthAsks) -> NDArray[np.bool_]:
-    """Return whether all that may be asked was, but for a last look between lengths: (...)."""
+    """Return True if the token limit is spent, except for a last look between lengths, (...)."""
     return np.asarray(tokens_of(axis, tally) >= (GRIDS - _KEPT) * plain_grid(axis))
 
 
@@ -352,11 +349,11 @@ def next_batch(
     counts: NDArray[np.int64],
     threshold: float,
 ) -> NDArray[np.int64]:
-    """Return how many haystacks to ask next at each length, `counts` in all: (..., lengths).
+    """Return the number of haystacks to send next at each length, `counts` in all, (..., lengths).
 
-    Where the interval is close, or no more may be asked, they are a last look: at the interval's
-    ends, between the asked lengths below it, and again where a length's own score contradicts
-    the curve. There are none where that is done.
+    If the interval is close, or the token limit is spent, they are a last look: at the interval's
+    ends, between the lengths below it, and again at lengths whose own score contradicts the curve.
+    After the last look there are none.
     """
     axis = posterior.axis
     is_over = (is_close(posterior, within) | is_spent(axis, tally))[..., None]
@@ -383,10 +380,10 @@ def hole_mask(posterior: Posterior, tally: LengthAsks, threshold: float) -> NDAr
 
 
 def _gap_asks(posterior: Posterior, tally: LengthAsks, threshold: float) -> NDArray[np.int64]:
-    """Return one haystack in each gap between asked lengths: (..., lengths).
+    """Return a haystack for each gap between lengths that have one, (..., lengths).
 
-    Gaps are those below the interval, or below the first hole. One more is asked where a
-    length's own score is below the threshold, and not surely so.
+    Only gaps below the interval, or below the first hole, count. If a length's own score is below
+    the threshold, but not surely, it gets one more haystack.
     """
     logs, size = posterior.axis.logs, len(posterior.axis.lengths)
     is_hole = hole_mask(posterior, tally, threshold)
@@ -504,9 +501,9 @@ def seek_result(
 
 
 def result_of_run(about: RunFile, records: Iterable[Record]) -> Sought | None:
-    """Return what a run that seeks knows by now.
+    """Return the result so far of a run that seeks.
 
-    None for a run that does not seek, and before anything is scored.
+    If the run does not seek, or if nothing is scored yet, None is returned.
     """
     settings = about.named
     if settings.seek is None:
@@ -521,7 +518,7 @@ def result_of_run(about: RunFile, records: Iterable[Record]) -> Sought | None:
 
 
 def in_tokens(axis: LengthAxis, octaves: float) -> float:
-    """Return a length from its octaves; 0 below the axis, infinite beyond it."""
+    """Return a length from its octaves. Below the axis it is 0, and beyond it infinite."""
     if octaves < axis.logs[0] - 1e-9:
         return 0.0
     if octaves > axis.logs[-1] + 1e-9:

@@ -115,7 +115,7 @@ def make_raster(score_map: Map, max_columns: int, max_rows: int) -> Raster:
 def depth_rows(
     score_map: Map, max_rows: int
 ) -> tuple[tuple[tuple[float, ...], ...], tuple[str, ...]]:
-    """Return the depths in each row, and the rows' labels: where each starts.
+    """Return the depths in each row, and the label of each row, which is its first depth.
 
     If every length has depths of its own, rows are equal parts of the haystack instead.
     """
@@ -147,12 +147,12 @@ def _spot(cells: Sequence[CellScore]) -> Spot:
 
 
 def _has_failed(failures: Mapping[str, int]) -> bool:
-    """Return True if something failed. What a limit skipped was only not sent."""
+    """Return True if a trial failed. A trial that a limit skipped did not fail."""
     return any(kind != SKIPPED for kind in failures)
 
 
 def _means(score_map: Map, columns: Sequence[Sequence[int]]) -> tuple[Spot, ...]:
-    """Return by column the mean over its lengths, and whether something failed in it."""
+    """Return the mean over the lengths of each column, and whether a trial in it failed."""
     spots = []
     for column in columns:
         score = _mean(score_map.by_length.get(length) for length in column)
@@ -283,7 +283,7 @@ def terminal_map(
 
 
 def map_text(score_map: Map, width: int) -> str:
-    """Return a map in letters, at most so many of them in a line."""
+    """Return a map as text. width: the most letters in a line."""
     text = StringIO()
     Console(file=text, width=width, color_system=None, highlight=False).print(
         terminal_map(score_map)
@@ -292,9 +292,9 @@ def map_text(score_map: Map, width: int) -> str:
 
 
 def break_line(line: str, width: int) -> list[str]:
-    """Break a line into parts of at most so many letters; further ones are indented.
+    """Break a line into parts of at most `width` letters, of which all but the first are indented.
 
-    No part breaks within a word that has room.
+    A word is broken only if it is wider.
     """
     indent = line[: len(line) - len(line.lstrip())]
     further_indent = f"{indent}  " if width > len(indent) + 20 else ""
@@ -335,7 +335,7 @@ def _length_line(score_map: Map, length: int) -> str:
 
 
 def _depth_lines(score_map: Map) -> list[str]:
-    """Return a line a depth; none if there are not two."""
+    """Return a line for each depth, or none if there are fewer than two depths."""
     if len(score_map.by_depth) < 2:
         return []
     labels = depth_score_labels(score_map.by_depth, score_map.depths)
@@ -347,22 +347,22 @@ def _depth_lines(score_map: Map) -> list[str]:
 
 
 def _mean_line(mean: ClusterMean | None, *, counted: bool) -> str:
-    """Return a score, how much it rests on, and its interval if it has one."""
+    """Return a score with n and its interval, if it has one."""
     score, n = (mean.score, mean.n) if mean else (None, 0)
     return f"{score_label(score):>5}  {n_label(n, counted=counted)}{interval_behind(mean)}"
 
 
 def _score_parts(score: float, parts_of_full: int) -> int:
-    """Return a score in whole parts of full, rounded; only a perfect score is full.
+    """Return a score in whole parts of 10 or 100, of which only a perfect score has all.
 
-    Tens are cut, not rounded.
+    Hundredths are rounded; tenths are cut, not rounded.
     """
     parts = int(in_percent(score, 0)) if parts_of_full == 100 else int(score * parts_of_full + 1e-9)
     return parts_of_full if score >= 1 else min(parts, parts_of_full - 1)
 
 
 def _length_header(columns: Sequence[Sequence[int]], cell_width: int) -> str:
-    """Return labels above the columns they name, left to right, as many as do not touch."""
+    """Return labels above their columns. A label that would touch the one before is left out."""
     labels = length_labels([column[0] for column in columns])
     line = ""
     for index, label in enumerate(labels.values()):
@@ -376,7 +376,7 @@ def _length_header(columns: Sequence[Sequence[int]], cell_width: int) -> str:
 
 
 def _header_with_unit(header: str, width: int) -> str:
-    """Return the labels of lengths with their unit, if it has room."""
+    """Return the labels of lengths, with their unit if it has room."""
     with_unit = f"{header}  tokens"
     return with_unit if len(with_unit) <= width else header
 
@@ -403,7 +403,7 @@ def _totals(score_map: Map) -> list[str]:
 
 
 def _legend(score_map: Map, cell_width: int, glyphs: Glyphs) -> str:
-    """Return what signs mean; those of what is missing only if something is."""
+    """Return the meaning of the signs that occur in the map."""
     has_failed = any(_has_failed(cell.failures) for cell in score_map.cells)
     has_unsent = any(
         cell.score is None and not _has_failed(cell.failures) for cell in score_map.cells

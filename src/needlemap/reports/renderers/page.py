@@ -35,8 +35,8 @@ def to_sheet(
 ) -> dict[str, Any]:
     """Return a report's sheet.
 
-    views: what its names lead to on the page, e.g. ["run", 3]. key, name: of the sheet. rule: of
-    effective length. first: what comes first, the table or the curves.
+    views: by name the view that a row links to, e.g. ["run", 3]. key, name: of the sheet. rule: of
+    effective length. first: "table" or "curves", whichever comes first.
     """
     headed_facts = [fact for fact in report.facts if fact.head]
     verdict, folded_tables = report.verdict, [table for table in report.all_tables if table.folded]
@@ -118,7 +118,7 @@ def _head(text: str) -> str:
 
 
 def _cells(columns: Sequence[Column], row: Row, cells: Sequence[str]) -> list[Any]:
-    """Return a name, then texts: scores with the share that colours them, words as words."""
+    """Return the name of a row, then for each cell its text, its colour's share, and its class."""
     name, *texts = map(hidden, cells)
     cell_values = list[Any]([name])
     for column, cell in zip(columns[1:], texts, strict=True):
@@ -128,14 +128,14 @@ def _cells(columns: Sequence[Column], row: Row, cells: Sequence[str]) -> list[An
 
 
 def _kind(column: Column) -> list[str]:
-    """Return how a cell is set: numbers to the right, words to the left, sentences with room."""
+    """Return the class of a column's cells: none for numbers, else words or sentences."""
     if column.unit is SENTENCE:
         return ["sentence words"]
     return [] if column.unit.number else ["words"]
 
 
 def mean_columns(means: Iterable[ClusterMean | Mean | None]) -> Columns:
-    """Return a row a mean, null and n of 0 if there is none.
+    """Return columns with a row for each mean. A missing mean is None with an n of 0.
 
     Means over families have no n.
     """
@@ -148,12 +148,12 @@ def mean_columns(means: Iterable[ClusterMean | Mean | None]) -> Columns:
 
 
 def share(value: float | None, digits: int = 6) -> float | None:
-    """Return a share, or another small number, to so many decimals; None stays None."""
+    """Return a share, or another small number, rounded to `digits` decimals. None stays None."""
     return None if value is None else round(value, digits)
 
 
 def tokens_of(effective: Effective) -> int | None:
-    """Return an effective length if it is a length that was tested, or None."""
+    """Return an effective length in tokens if it is finite and positive, else None."""
     value = effective.value
     if effective.rule.kind == "auc" or value is None:
         return None
