@@ -219,10 +219,11 @@ def _check_finished(run: Loaded) -> None:
         raise NeedlemapError(
             f"'{run.path}' was imported: its prompts cannot be built again, so no test can ask."
         )
-    missing = run.map.missing
-    if missing:
+    missing_scores = run.map.missing
+    if missing_scores:
         raise NeedlemapError(
-            f"'{run.path}' lacks {missing:,} scores. Finish it first: needlemap run -o {run.path}"
+            f"'{run.path}' lacks {missing_scores:,} scores. Finish it first: "
+            f"needlemap run -o {run.path}"
         )
 
 

@@ -81,9 +81,9 @@ class RuledScorer(BaseModel):
         >>> ours.is_by_another_rule(RuledScorer(name="exact", options={"new": True}, rule=2))
         True
         """
-        shared = self.options.keys() & other.options.keys()
-        alike = all(self.options[name] == other.options[name] for name in shared)
-        return self.name == other.name and self.rule != other.rule and alike
+        common_names = self.options.keys() & other.options.keys()
+        has_same_options = all(self.options[name] == other.options[name] for name in common_names)
+        return self.name == other.name and self.rule != other.rule and has_same_options
 
 
 class RunHaystack(BaseModel):

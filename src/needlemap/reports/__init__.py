@@ -21,7 +21,7 @@ def points_wide(text: str | None) -> float | None:
 def parse_width(text: str) -> float:
     """Parse a width: a number with in, cm, mm or pt, or column, text or page.
 
-    Raises SettingsError.
+    If it is none of these, SettingsError is raised.
 
     >>> parse_width("3.25in"), round(parse_width("8.4cm"), 2), parse_width("column")
     (234.0, 238.11, 234.0)

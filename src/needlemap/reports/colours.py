@@ -72,7 +72,7 @@ ON_DARK = {
 def palette_colours(name: str | None) -> tuple[str, ...]:
     """Return the hex colours of a palette, evenly spaced from score 0 to score 100.
 
-    name: None for the default. Raises SettingsError.
+    name: None for the default. If it is unknown, SettingsError is raised.
     """
     name = name or PALETTE
     if name not in PALETTES:

@@ -23,7 +23,8 @@ class Finding:
     def report(self, families: Families, read: Mapping[str, Loaded | None]) -> Report:
         """Return its report.
 
-        read: the families by name, None for one that was not started. Raises NeedlemapError.
+        read: the families by name, None for a family that was not started. If the document cannot
+        be read, NeedlemapError is raised.
         """
         raise NotImplementedError
 

@@ -240,15 +240,15 @@ class NotebookMap(MapView):
 
     def __enter__(self) -> Self:
         display = import_module("IPython.display").display
-        self._handle = display(self._shown(), raw=True, display_id=True)
+        self._handle = display(self._mime_bundle(), raw=True, display_id=True)
         self.callback(self.draw, over=True)
         return self
 
     def draw(self, over: bool = False) -> None:
         """Draw the picture anew, or remove it once the run is over."""
-        self._handle.update(self._shown(over), raw=True)
+        self._handle.update(self._mime_bundle(over), raw=True)
 
-    def _shown(self, over: bool = False) -> dict[str, str]:
+    def _mime_bundle(self, over: bool = False) -> dict[str, str]:
         """Return all of it as HTML that loads nothing, and as text."""
         from needlemap.reports.figures.figure import Figure, Shown, draw
 

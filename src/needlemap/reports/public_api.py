@@ -60,7 +60,7 @@ class Run:
 
     @property
     def outcome(self) -> Outcome | None:
-        """Return how the asking of all families ended; None if nothing was to be asked."""
+        """Return how the run of all families ended, or None if nothing was to be sent."""
         return None if self.outcomes is None else sum(self.outcomes.values(), Outcome())
 
     @property
@@ -96,34 +96,34 @@ class Run:
         return runs
 
     def about(self) -> dict[str, Any]:
-        """Return what run.json holds: settings, versions, hashes.
+        """Return the content of run.json: settings, versions, hashes.
 
-        Raises NeedlemapError for several families.
+        If the run has several families, NeedlemapError is raised.
         """
         return RunFolder(self._only()).about().document()
 
     def map(self) -> Map:
-        """Return per cell the mean score, n and interval.
+        """Return the map of the run: mean score, n and interval of each cell.
 
-        Raises NeedlemapError for several families.
+        If the run has several families, NeedlemapError is raised.
         """
         return load_run(self._only()).map
 
     @property
     def sought(self) -> Sought | None:
-        """Return what a run that seeks knows; None for another run.
+        """Return the result of a run that seeks, or None if it does not seek.
 
-        That is point, low, high in tokens, crawls, and what was asked. Raises NeedlemapError for
-        several families.
+        It has point, low and high in tokens, crawls, and the haystacks that were sent. If the run
+        has several families, NeedlemapError is raised.
         """
         return seek_result_of(load_run(self._only()))
 
     @property
     def verdict(self) -> Verdict | None:
-        """Return the verdict of a run's `until`, or None without one.
+        """Return the verdict of a run's `until`, or None if the run has no `until`.
 
-        It has word, claim, evidence, scope and next. Raises NeedlemapError for several families,
-        and if the reference is gone.
+        It has word, claim, evidence, scope and next. If the run has several families, or if the
+        reference is gone, NeedlemapError is raised.
         """
         run = load_run(self._only())
         if not run.about.named.until:
@@ -132,7 +132,7 @@ class Run:
         return until_report(load_run(goal.path), run, goal.margin, goal.scope).verdict
 
     def scores(self) -> dict[str, dict[int, float | None]]:
-        """Return per family the score by length in tokens; None if nothing was measured."""
+        """Return for each family its scores by length, which are None if nothing was measured."""
         return {name: run.map.by_length for name, run in self._read().items() if run is not None}
 
     def means(self) -> dict[int, ClusterMean | Mean]:
@@ -144,23 +144,24 @@ class Run:
         return dict(means_of(families_of(self._one_model()), self._read()))
 
     def effective(self, rule: str = "absolute:85") -> Effective | None:
-        """Return how far this score holds by a rule of docs/statistics.md, with an interval.
+        """Return the effective length by a rule of docs/statistics.md, with an interval.
 
-        Returns None without a mean. Raises SettingsError for an unknown rule.
+        If there is no mean, it is None. If the rule is unknown, SettingsError is raised.
         """
         return self._score().effective(parse_rule(rule))
 
     def published_length(self) -> float | None:
         """Return RULER's effective length: the largest length in tokens whose mean exceeds 85.6.
 
-        It is infinite if that is the longest tested, 0 if there is none, None without a mean.
+        It is infinite if that is the longest tested length, 0 if there is no such length, and None
+        if there is no mean.
         """
         return published_length(self.means())
 
     def records(self) -> list[Record]:
-        """Return one record a trial, of all families.
+        """Return one record for each trial of all families.
 
-        Of several records of a trial it is the last that was scored, else the last.
+        It is the last record that was scored or, if none was scored, the last.
         """
         return [
             record for run in self._read().values() if run is not None for record in run.records
@@ -174,10 +175,11 @@ class Run:
         return value_frame(table.columns, table.rows)
 
     def to_pandas(self) -> Any:
-        """Return one row a trial, with the columns of the CSV.
+        """Return a frame with a row for each trial, and the columns of the CSV.
 
-        Of several families it is one row a family and length: family, length_tokens, score, n, low,
-        high. In percent. Raises NeedlemapError if pandas is not installed.
+        If the run has several families, it has a row for each family and length: family,
+        length_tokens, score, n, low, high, in percent. If pandas is not installed, NeedlemapError
+        is raised.
         """
         if families_of(self.path).is_plain:
             return trial_frame(self.records())
@@ -211,7 +213,7 @@ class Run:
         style: str | None = None,
         curves: bool = False,
     ) -> Drawing:
-        """Return the map as a picture, or all families' maps. Raises SettingsError.
+        """Return the map as a picture, or the maps of all families.
 
         width: for a paper, e.g. '3.25in' or 'column'. style: 'opencompass' or 'needlehaystack', as
         that tool draws it. curves: scores by length instead, a line a model or a family.
@@ -253,7 +255,7 @@ class Run:
         return self.plot().with_text(self.text)
 
     def _only(self) -> Path:
-        """Return the folder of a run's only family. Raises NeedlemapError for several."""
+        """Return the folder of a run, or raise NeedlemapError if it has several families."""
         families = families_of(self._one_model())
         if not families.is_plain:
             raise NeedlemapError(
@@ -263,7 +265,7 @@ class Run:
         return self.path
 
     def _one_model(self) -> Path:
-        """Return the folder of a run of one model. Raises NeedlemapError for several."""
+        """Return the folder of a run, or raise NeedlemapError if it has several models."""
         names = list(self.models)
         if len(names) > 1:
             raise NeedlemapError(
@@ -283,7 +285,7 @@ class Run:
 
 
 def curves_of(runs: Sequence[Run], *, title: str | None, width: str | None) -> Drawing:
-    """Draw scores by length, a line a model; of suites their families."""
+    """Draw scores by length, with a line for each model or, for suites, for each family."""
     families = [families_of(model.path) for run in runs for model in run.models.values()]
     return draw_families(families, title=title, width=points_wide(width))
 
@@ -303,7 +305,7 @@ class Compared:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Return the verdict at the margin, or None without one.
+        """Return the verdict at the margin, or None if there is no margin.
 
         It has word, claim, evidence, scope and next.
         """
@@ -311,7 +313,7 @@ class Compared:
 
     @property
     def code(self) -> int:
-        """Return the exit code of the verdict; 0 without one."""
+        """Return the exit code of the verdict, or 0 if there is no verdict."""
         return exit_code(self.verdict.word) if self.verdict else 0
 
     @property
@@ -321,12 +323,12 @@ class Compared:
 
     @property
     def warning(self) -> str:
-        """Return why the comparison proves little; '' if it does not."""
+        """Return why the comparison proves little, or '' if it does not prove little."""
         return " ".join(warnings_of(self.comparison.paired)).removeprefix("warning: ")
 
     @property
     def loss(self) -> float | None:
-        """Return A - B over all pairs; None if scores are not counted."""
+        """Return A - B over all pairs, or None if scores are not counted."""
         loss = self.comparison.paired.loss
         return None if loss is None else 100 * loss.value
 
@@ -351,7 +353,7 @@ class Compared:
 
     @property
     def lengths(self) -> list[dict[str, Any]]:
-        """Return a row a length; none for runs with several families.
+        """Return a row for each length, or no row if the runs have several families.
 
         It has length_tokens, score_a, score_b, loss, low, high, p, p_holm, n, ...
         """
@@ -359,7 +361,7 @@ class Compared:
 
     @property
     def families(self) -> list[dict[str, Any]]:
-        """Return a row a family; none for runs with one.
+        """Return a row for each family, or no row if the runs have one family.
 
         It has family, word, score_a, score_b, loss, low, high, p, p_holm, n, ...
         """
@@ -374,7 +376,7 @@ class Compared:
 
     @property
     def answers(self) -> dict[str, int]:
-        """Return n pairs, and how many are identical, differing, unanswered by B.
+        """Return the counts of pairs: n, identical, differing, and unanswered by B.
 
         `answers_text` and JSON list them.
         """
@@ -382,7 +384,7 @@ class Compared:
 
     @property
     def answers_text(self) -> str:
-        """Return what `needlemap compare --answers` prints of them."""
+        """Return the lines of `needlemap compare --answers` on the answers that differ."""
         return printable("\n".join(answers_text(self.comparison, with_list=True)))
 
     @property
@@ -398,9 +400,9 @@ class Compared:
         return to_json(comparison_report(self.comparison, self.names, answers=True))
 
     def to_pandas(self) -> Any:
-        """Return one row a length, or a family if there are several.
+        """Return a frame with a row for each length or, if there are several, for each family.
 
-        Raises NeedlemapError without pandas.
+        If pandas is not installed, NeedlemapError is raised.
         """
         return to_pandas(self._report)
 

@@ -456,8 +456,8 @@ def judge_lines(records: Iterable[Record]) -> list[str]:
     paid, unknown = summed(costs, of_known=True), costs.count(None)
     if not paid and not unknown:
         return []
-    more = f", and {unknown:,} verdicts at an unknown price" if unknown else ""
-    return [f"judge: ${paid or 0.0:.4f}{more}"]
+    unpriced_note = f", and {unknown:,} verdicts at an unknown price" if unknown else ""
+    return [f"judge: ${paid or 0.0:.4f}{unpriced_note}"]
 
 
 def cache_lines(records: Iterable[Record], *, remote: bool = False) -> list[str]:

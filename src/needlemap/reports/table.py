@@ -371,7 +371,7 @@ def _cells(columns: Mapping[str, Map]) -> list[Cell]:
 def summary_version(columns: Mapping[str, Map]) -> str:
     """Return the first six hex digits of the SHA-256 of what identifies the test (sorted JSON).
 
-    Raises SettingsError.
+    If the maps are not of one test, SettingsError is raised.
     """
     tests = {
         json.dumps({"mode": score_map.mode, "scorer": score_map.scorer, "task": score_map.task})

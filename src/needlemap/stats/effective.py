@@ -103,7 +103,7 @@ class Effective:
 
 
 def parse_rule(text: str) -> Rule:
-    """Parse a rule, e.g. 'absolute:85' or 'auc'. Raises SettingsError.
+    """Parse a rule, e.g. 'absolute:85' or 'auc', or raise SettingsError if it is unknown.
 
     >>> parse_rule("relative:90").threshold
     0.9
@@ -121,7 +121,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def parse_rules(text: str) -> tuple[str, ...]:
-    """Parse rules that are separated by commas. Raises SettingsError for an unknown one.
+    """Parse rules that are separated by commas, or raise SettingsError if one is unknown.
 
     >>> parse_rules("absolute:90, auc")
     ('absolute:90', 'auc')

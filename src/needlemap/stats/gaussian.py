@@ -26,7 +26,7 @@ _ENOUGH = 20.0
 
 
 def is_rough(hits: Array, trials: Array) -> NDArray[np.bool_]:
-    """Return whether hits and misses repeat cell by cell, so that no smooth curve fits: (...).
+    """Return True if hits and misses repeat cell by cell, so that no smooth curve fits, (...).
 
     `hits` and `trials` are (..., lengths, DEPTH_CELLS) of fresh haystacks. The measure is the
     correlation of answers in one cell over that of answers in cells next to it, which a fall

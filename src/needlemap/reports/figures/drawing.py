@@ -119,9 +119,9 @@ class Drawing:
         return self.png if kind == ".png" else self.pdf
 
     def save(self, path: Path | str) -> Path:
-        """Write the picture in the format that the suffix names; folders are made.
+        """Write the picture in the format that the suffix names, and make its folders.
 
-        Raises SettingsError.
+        If the suffix names no format, SettingsError is raised.
         """
         return write_report(Path(path), self.as_file(Path(path).suffix))
 

@@ -272,7 +272,7 @@ def _title(index: int, figure: Figure) -> str:
     Without a title of its own it is the model, then task and lengths if runs differ in these.
     """
     run = figure.runs[index]
-    maps = [shown.map for shown in figure.runs]
+    maps = [run_shown.map for run_shown in figure.runs]
     parts = [run.map.model]
     if len({score_map.task for score_map in maps}) > 1 and run.map.task != run.map.model:
         parts.append(run.map.task)

@@ -25,7 +25,7 @@ class MapStyle:
 
 
 def find_style(name: str) -> MapStyle:
-    """Return a style by its registered name. Raises SettingsError."""
+    """Return a style by its registered name, or raise SettingsError if it is unknown."""
     return find_kind("styles", name, MapStyle)()
 
 

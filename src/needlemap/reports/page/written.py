@@ -513,5 +513,5 @@ def _name_with_marks(name: str, differing_names: set[str], changed_names: set[st
 def _run_names(names: Sequence[str], count: int) -> str:
     if len(names) == count:
         return "all"
-    more = ", …" if len(names) > 3 else ""
-    return f"{len(names)} of {count}: {', '.join(names[:3])}{more}"
+    dots = ", …" if len(names) > 3 else ""
+    return f"{len(names)} of {count}: {', '.join(names[:3])}{dots}"
