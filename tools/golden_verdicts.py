@@ -106,12 +106,12 @@ def leaking(ask: Ask, draw: Random) -> Said:
 
 def replying(ask: Ask, draw: Random) -> Said:
     """Often the answer to another question about the same haystack."""
-    other = ask.beside[0] if ask.beside else ask.secret
+    other = ask.other_secrets[0] if ask.other_secrets else ask.secret
     return (f"It is {other}." if draw.random() < 0.3 else right(ask)), {}
 
 
 def parroting(ask: Ask, draw: Random) -> Said:
-    copied = " ".join((ask.secret, *ask.beside))
+    copied = " ".join((ask.secret, *ask.other_secrets))
     return (copied if draw.random() < 0.3 else right(ask)), {}
 
 

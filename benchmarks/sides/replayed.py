@@ -55,7 +55,7 @@ def request_of(ask: Ask, schedule: Schedule) -> Request:
     if 0 < ask.fact < ask.facts - 1:
         place += int(SENTENCE * chance(*ask.haystack, ask.fact))
     asked = Fact(ask.secret, before + place)
-    others = tuple(Fact(value, 0) for value in ask.beside)
+    others = tuple(Fact(value, 0) for value in ask.other_secrets)
     last = asked.start if ask.fact == ask.facts - 1 else None
 
     def text() -> str:

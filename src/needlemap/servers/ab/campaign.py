@@ -40,7 +40,7 @@ from needlemap.records.record import Record
 from needlemap.servers.ab.arms import ArmsLoss, ArmTrial, judge_arms, trios
 from needlemap.servers.ab.file import AB, AGAIN, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
 from needlemap.servers.check.asking import SEED_BITS
-from needlemap.servers.check.families import keeping_logprobs
+from needlemap.servers.check.families import logprobs_setting
 from needlemap.settings.reading import COMMAND, checked
 from needlemap.settings.suites import Chosen, only_model
 from needlemap.stats import asks_same, latest_records, place_of, places_of
@@ -330,7 +330,7 @@ def _salt(asked: AbOptions) -> str:
 def _resolved(asked: AbOptions, arm: Arm, seed: int, name: str) -> dict[str, Resolved]:
     """Return one arm's families, under a salt of their own. Raises SettingsError."""
     flags = {**asked.flags, "model": arm.model, "label": arm.name, "seed": seed, "canary": False}
-    flags = keeping_logprobs(arm.model) | flags
+    flags = logprobs_setting(arm.model) | flags
     if not backend_or_default(arm.model.partition("/")[0]).streams:
         # It is for the other arm: an answer is the same however it is sent.
         flags.pop("stream", None)

@@ -25,7 +25,7 @@ BESIDE = "reference-"
 # Times the answer's budget that an endless answer is given when it is asked for once more.
 TIMES_ROOM = 4
 # After a way whose answers are given so much.
-ROOMY = "-roomy"
+ROOMY = "-with_larger_budget"
 # The way of an answer's last token, sent as a prompt.
 LAST_TOKEN = f"{PREFILLED}-last"
 # Characters of a text around a fact that no answer needs.
@@ -78,7 +78,7 @@ class Ask:
 
     @cached_property
     def key(self) -> Key:
-        """Return what no other ask of a check has."""
+        """Return the ask's key, which no other ask of a check has."""
         return self.way, self.size, self.length, round(self.depth, 8), self.repeat
 
     @property
@@ -107,27 +107,27 @@ class Ask:
         return secret_of(self.seed, self.haystack[:2], self.facts if self.twin else self.fact)
 
     @cached_property
-    def beside(self) -> tuple[str, ...]:
+    def other_secrets(self) -> tuple[str, ...]:
         """Return the made-up secrets of the other facts in the same prompt."""
-        others = (fact for fact in range(self.facts) if fact != self.fact)
-        return tuple(secret_of(self.seed, self.haystack[:2], fact) for fact in others)
+        other_facts = (fact for fact in range(self.facts) if fact != self.fact)
+        return tuple(secret_of(self.seed, self.haystack[:2], fact) for fact in other_facts)
 
 
 def prefill_of(ask: Ask, position: int, *, is_last: bool) -> Ask:
-    """Return the answer to a prompt, sent as a prompt up to one of its tokens."""
+    """Return the ask that sends a prompt's answer as a prompt, up to one of its tokens."""
     way = LAST_TOKEN if is_last else f"{PREFILLED}{position}"
-    # That of a copy is a copy.
+    # The answer to a copy of a prompt is a copy as well.
     way += "".join(ask.way.partition("-again")[1:])
     return replace(ask, way=way, state="cold", position=position, source=ask.way)
 
 
-def answered_by(ask: Ask) -> Ask:
-    """Return the prompt whose answer is sent as a prompt."""
+def answered_ask(ask: Ask) -> Ask:
+    """Return the ask whose answer another ask sends as a prompt."""
     return replace(ask, way=ask.source, position=0, source="")
 
 
-def roomy(ask: Ask) -> Ask:
-    """Return the same prompt with a larger budget for its answer."""
+def with_larger_budget(ask: Ask) -> Ask:
+    """Return the same ask with a budget of TIMES_ROOM times the tokens for its answer."""
     return replace(ask, way=f"{ask.way}{ROOMY}", state="warm")
 
 
@@ -146,14 +146,14 @@ class Reply:
         ended: Whether the answer ended by itself.
         failure: Why there is no answer; '' if there is one.
         secret: The right answer.
-        beside: The secrets of the other facts in the prompt.
+        other_secrets: The secrets of the other facts in the prompt.
         start: Tokens of the prompt before the fact, without those of a server's template.
         margins: The margin of each token of the answer over the runner-up, in nats.
         steps: Each token of the answer, with the log-probabilities given in its place.
         tokens: Tokens of prompt and answer; 0 if no time is known.
         seconds: How long the answer took.
-        before: Tokens of the prompt, and of the answer that was sent with it, before the first of
-            the steps; None if unknown.
+        tokens_before: Tokens of the prompt, and of the answer that was sent with it, before the
+            first of the steps; None if unknown.
     """
 
     ask: Ask
@@ -162,7 +162,7 @@ class Reply:
     ended: bool = True
     failure: str = ""
     secret: str = ""
-    beside: tuple[str, ...] = ()
+    other_secrets: tuple[str, ...] = ()
     start: int = 0
     prompt_tokens: int | None = None
     own_tokens: int | None = None
@@ -172,7 +172,7 @@ class Reply:
     tokens: int = 0
     seconds: float = 0.0
     attempts: int = 1
-    before: int | None = None
+    tokens_before: int | None = None
 
     @classmethod
     def of(
@@ -188,7 +188,7 @@ class Reply:
     ) -> Reply:
         """Return a reply to a replayed ask, whose secrets are made up."""
         ended = ending_of(finish) is not Ending.CUT
-        holds_secret = ask.secret in text and not is_parrot(text, ask.beside)
+        holds_secret = ask.secret in text and not is_parrot(text, ask.other_secrets)
         return cls(
             ask,
             answer=text,
@@ -196,7 +196,7 @@ class Reply:
             ended=ended,
             failure=failure,
             secret=ask.secret,
-            beside=ask.beside,
+            other_secrets=ask.other_secrets,
             start=start,
             prompt_tokens=prompt_tokens,
             own_tokens=ask.length,
@@ -210,35 +210,44 @@ class Reply:
         return not self.failure
 
 
-def did_end(finish: str | None, written: int | None, budget: int) -> bool:
-    """Return True if an answer ended by itself, or because the context did.
+def did_end(finish: str | None, answer_tokens: int | None, budget: int) -> bool:
+    """Return True if an answer ended by itself, or because the context was full.
 
-    A server's own template takes room in addition to the prompts that we count. written: the
-    answer's tokens. budget: those it may have.
+    A server's own template takes room in addition to the prompts that we count, so an answer may be
+    cut off below its budget.
+
+    answer_tokens: the answer's tokens; None if the server does not count them. budget: the tokens
+        that it may have.
 
     >>> did_end("stop", 3, 24), did_end("length", 24, 24), did_end("length", 12, 24)
     (True, False, True)
     """
-    return ending_of(finish) is not Ending.CUT or (written is not None and written < budget)
+    return ending_of(finish) is not Ending.CUT or (
+        answer_tokens is not None and answer_tokens < budget
+    )
 
 
-def is_parrot(answer: str, beside: Iterable[str], around: Iterable[str] = ()) -> bool:
-    """Return True if an answer is a copy of its prompt.
+def is_parrot(answer: str, other_secrets: Iterable[str], neighbours: Iterable[str] = ()) -> bool:
+    """Return True if an answer copies its prompt: two other secrets, or the text around a fact.
 
-    It then holds two more of its secrets, or the text around a fact.
+    other_secrets: the secrets that the question does not ask for. neighbours: the texts before and
+        after the fact.
 
     >>> is_parrot("It is 4711.", ["0815", "1234"]), is_parrot("4711 0815 1234", ["0815", "1234"])
     (False, True)
     """
-    if sum(value in answer for value in beside) >= 2:
+    if sum(secret in answer for secret in other_secrets) >= 2:
         return True
-    return any(len(text) >= _PARROTED and text in answer for text in around)
+    return any(len(text) >= _PARROTED and text in answer for text in neighbours)
 
 
 class Answers:
     """All replies so far, the last of each ask.
 
-    prefills: apart from them, what came of answers that were sent as prompts.
+    Attributes:
+        by_key: The replies by the keys of their asks, without those to answers sent as prompts.
+        prefills: The replies to answers that were sent as prompts, in the same form.
+        tried: The keys of the asks that were sent, or left out for good.
     """
 
     def __init__(self, replies: Iterable[Reply] = ()) -> None:
@@ -312,6 +321,8 @@ class Answers:
     def same_prompt(self, size: int, first: str, second: str) -> list[tuple[Reply, Reply]]:
         """Return the pairs of answers of two ways to the same prompts, byte for byte.
 
+        If several answers of the first ways have the same prompt, the last one is in the pair.
+
         first, second: a way, or several with | between them.
         """
         first_by_prompt = {reply.ask.prompt: reply for reply in self.of(size, *first.split("|"))}
@@ -323,10 +334,14 @@ class Answers:
 
 
 def framing_of(answers: Answers) -> int | None:
-    """Tokens that the server counts beside those of our own count; None if not always as
-    many."""
-    rows = [reply for reply in answers.every("cold", "crowded", "ask") if reply.own_tokens]
-    found = {
-        row.prompt_tokens - (row.own_tokens or 0) if row.prompt_tokens else None for row in rows
+    """Return how many tokens the server counts in addition to ours; None if the number varies.
+
+    If the server does not count the tokens of all prompts, or there are no answers, the result is
+    None too.
+    """
+    replies = [reply for reply in answers.every("cold", "crowded", "ask") if reply.own_tokens]
+    framings = {
+        reply.prompt_tokens - (reply.own_tokens or 0) if reply.prompt_tokens else None
+        for reply in replies
     }
-    return found.pop() if len(found) == 1 else None
+    return framings.pop() if len(framings) == 1 else None

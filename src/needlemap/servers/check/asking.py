@@ -41,11 +41,11 @@ from needlemap.servers.check.ask import (
     Ask,
     Key,
     Reply,
-    answered_by,
+    answered_ask,
     framing_of,
 )
 from needlemap.servers.check.change import judge_change
-from needlemap.servers.check.families import Asker, experiment_of, made_for
+from needlemap.servers.check.families import Asker, experiment_of, make_asker
 from needlemap.servers.check.finding import CHECK, CheckFile, Finding, Worst
 from needlemap.servers.check.haystack import WAYS, AskBatch, Options
 from needlemap.servers.check.judge import Checked, accepted_of, judge, required_of
@@ -121,14 +121,14 @@ class Check:
         elif seed is None:
             seed = randbits(SEED_BITS)
 
-        asker = made_for(
+        asker = make_asker(
             dict(asked.flags),
             replace(asked.options, reference=bool(asked.reference)),
             seed=seed,
             path=path or Path(),
             reference=asked.reference,
         )
-        path = path or fresh_folder(asker.first.settings, "check")
+        path = path or fresh_folder(asker.base.settings, "check")
         asker.path = path
         # A slip in the flags is reported now, not after the last answer.
         required_of(asker.schedule)
@@ -217,7 +217,7 @@ class Check:
 
     def write(self, checked: Checked | None) -> None:
         """Write check.json. checked: what is known; None before anything is."""
-        schedule, settings = self.asker.schedule, self.asker.first.settings
+        schedule, settings = self.asker.schedule, self.asker.base.settings
         file = CheckFile(
             seed=self.asker.seed,
             model=settings.model,
@@ -330,7 +330,7 @@ class ProbesOnSchedule:
 
     async def _run_in_campaign(self) -> Checked:
         check, path = self.check, self.check.folder.path
-        check_price(check.asker.first.settings)
+        check_price(check.asker.base.settings)
         if not CHECK.is_in(path):
             begin_families(path, "check", ("cold",))
             check.write(None)
@@ -422,13 +422,13 @@ class ProbesOnSchedule:
         for group in groups.values():
             if group[0].position:
                 for ask in group:
-                    answer = self.check.answers.by_key[answered_by(ask).key]
+                    answer = self.check.answers.by_key[answered_ask(ask).key]
                     by_key[ask.key] = asker.prefill(ask, answer)
             elif group[0].way.startswith(BESIDE):
                 here = [_without_reference(ask) for ask in group]
                 trials = asker.experiment(here)
                 for ask, ask_here in zip(group, here, strict=True):
-                    _, by_key[ask.key] = asker.elsewhere(ask, trials[ask_here.key])
+                    _, by_key[ask.key] = asker.reference_trial(ask, trials[ask_here.key])
             else:
                 by_key |= asker.experiment(group)
 
@@ -458,7 +458,7 @@ class ProbesOnSchedule:
             return
         records, outcome = await self._campaign.ask_together(
             [self._step(ask, trials[ask.key]) for ask in unsent],
-            at_a_time=max(asker.first.settings.concurrency, asker.schedule.options.load),
+            at_a_time=max(asker.base.settings.concurrency, asker.schedule.options.load),
             scored=int(self._has_answer),
         )
         for ask, record in zip(unsent, records, strict=True):

@@ -141,7 +141,7 @@ def moved_prompts(asker: Asker, answers: Answers) -> list[Moved]:
         if not (reference.right and server.right) or len(prompts) >= PROMPTS:
             continue
         trial = asker.experiment([server.ask])[server.ask.key]
-        _, reference_trial = asker.elsewhere(reference.ask, trial)
+        _, reference_trial = asker.reference_trial(reference.ask, trial)
         prompts += moved_prompt(
             reference_trial.prompt,
             server.answer,

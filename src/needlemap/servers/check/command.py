@@ -61,7 +61,7 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
     if typed.plan:
         return show_plan(check, typed)
 
-    quiet = bool(check.asker.first.settings.quiet)
+    quiet = bool(check.asker.base.settings.quiet)
     with terminable() as ending, hold_folder(check.folder.path):
         asking = ProbesOnSchedule(check, show_nothing if quiet else CheckProgress(check))
         checked = ending.finish(asking.run(), going_on(check.folder.path))
@@ -224,7 +224,7 @@ def report_of(check: Check, checked: Checked) -> Report:
     ]
     return check_report(
         check.folder.path,
-        check.asker.first.settings.model,
+        check.asker.base.settings.model,
         checked,
         check.asked.reference,
         _cost_line(check),

@@ -30,7 +30,7 @@ from needlemap.servers.check.ask import (
     Ask,
     Key,
     Reply,
-    answered_by,
+    answered_ask,
     did_end,
     is_parrot,
 )
@@ -75,17 +75,20 @@ TOSSED: dict[str, Any] = {
 }
 
 
-def keeping_logprobs(model: str) -> dict[str, bool]:
+def logprobs_setting(model: str) -> dict[str, bool]:
     """Return the setting that has a model's back end keep an answer's log-probabilities.
 
-    {} if it cannot.
+    If the back end cannot keep them, the result is {}.
     """
     backend = backend_or_default(model.partition("/")[0])
     return {} if "logprobs" in backend.unread else {"logprobs": True}
 
 
 def facts_for(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is hidden and asked: what was typed, or locker codes of twelve digits."""
+    """Return the settings of the hidden facts: those that were typed, or else locker codes.
+
+    A code has twelve digits, unless the model was trained on short secrets.
+    """
     typed = {name: flags[name] for name in _ITEM if flags.get(name)}
     if typed:
         return typed
@@ -104,7 +107,7 @@ class Asker:
         flags: Settings of the model and the limits.
         seed: The seed of the check.
         schedule: What the check asks.
-        first: The settings of all ways, resolved.
+        base: The resolved settings that all ways share.
         reference: A model of the same weights, or its address; '' for none.
         path: The folder of the check.
         families: The settings of each family so far, resolved.
@@ -113,48 +116,48 @@ class Asker:
     flags: Mapping[str, Any]
     seed: int
     schedule: Schedule
-    first: Resolved
+    base: Resolved
     reference: str
     path: Path
     families: dict[str, Resolved] = field(default_factory=dict)
     _haystacks: dict[object, dict[str, Repeat]] = field(default_factory=dict)
     _secrets: dict[tuple[int, int, int, bool], tuple[str, ...]] = field(default_factory=dict)
-    _counted: dict[str, int] = field(default_factory=dict)
+    _token_counts: dict[str, int] = field(default_factory=dict)
 
     def settings(self, ask: Ask) -> Settings:
         """Return the settings of the family that an ask belongs to."""
-        first = self.first.settings
+        base = self.base.settings
         changes: dict[str, Any] = {
-            "task_options": {**first.task_options, **self._task_options(ask)},
+            "task_options": {**base.task_options, **self._task_options(ask)},
             "lengths": Lengths.of(sorted(_lengths(self.schedule, ask))),
             "depths": Depths.of([setting(ask.depth)]),
             "repeats": 1,
             "first_repeat": 0,
         }
-        if ask.state == "loaded" and not self.first.traits.serial:
+        if ask.state == "loaded" and not self.base.traits.serial:
             changes["concurrency"] = self.schedule.options.load
         if ask.way.endswith(ROOMY):
-            changes["max_answer_tokens"] = TIMES_ROOM * first.max_answer_tokens
-            changes["thinking_tokens"] = first.thinking_tokens and (
-                TIMES_ROOM * first.thinking_tokens
+            changes["max_answer_tokens"] = TIMES_ROOM * base.max_answer_tokens
+            changes["thinking_tokens"] = base.thinking_tokens and (
+                TIMES_ROOM * base.thinking_tokens
             )
-            if first.reserve_tokens is None:
+            if base.reserve_tokens is None:
                 # So that the prompt stays the same.
-                changes["reserve_tokens"] = first.max_answer_tokens
+                changes["reserve_tokens"] = base.max_answer_tokens
         if ask.way in TOSS:
             changes |= TOSSED
         if ask.way == LONG:
             changes |= long_item(self.schedule, ask)
         if ask.position:
             changes["scorer"] = GIVEN
-        return first.model_copy(update=changes)
+        return base.model_copy(update=changes)
 
     def _task_options(self, ask: Ask) -> dict[str, Any]:
         """Return the options of the task `apart` for an ask."""
         schedule = self.schedule
         is_window = _is_window(ask)
         options: dict[str, Any] = {
-            "beside": [100 * depth for depth in depths_beside(schedule, ask)],
+            "beside": [100 * depth for depth in fact_depths(schedule, ask)],
             "anchor": 0 if is_window else schedule.anchor(ask.size),
         }
         if not is_window and schedule.drawn(ask.size):
@@ -174,11 +177,11 @@ class Asker:
         if ask.family not in self.families:
             settings = self.settings(ask)
             self.families[ask.family] = replace(
-                self.first,
+                self.base,
                 settings=settings,
                 grid=make_grid(settings.lengths, settings.depths),
                 task=make_task(settings),
-                scorer=find_scorer(GIVEN)() if ask.position else self.first.scorer,
+                scorer=find_scorer(GIVEN)() if ask.position else self.base.scorer,
             )
         return self.families[ask.family]
 
@@ -200,7 +203,8 @@ class Asker:
     def _repeat(self, ask: Ask, resolved: Resolved) -> Repeat:
         """Return the haystack of an ask, made once for all ways that share it.
 
-        The last few are kept, because what is asked next to it has haystacks of its own.
+        The last KEPT haystacks are cached, because prompts that are sent next to a haystack's own
+        have haystacks of their own.
         """
         # Put at the end, so that the least recently used one is dropped.
         by_family = self._haystacks.pop(ask.haystack, {})
@@ -208,18 +212,18 @@ class Asker:
         if len(self._haystacks) > KEPT:
             del self._haystacks[next(iter(self._haystacks))]
         if ask.family not in by_family:
-            longest = max(ask.size, ask.length)
-            whole = replace(resolved, grid=Grid(lengths=(longest,), depths=(0.0,)))
-            shared = next(iter(by_family.values()), None)
-            if shared is not None and self._can_share(shared, ask, resolved):
-                repeat = replace(shared, resolved=whole, frames={})
+            grid = Grid(lengths=(max(ask.size, ask.length),), depths=(0.0,))
+            at_longest = replace(resolved, grid=grid)
+            other_repeat = next(iter(by_family.values()), None)
+            if other_repeat is not None and self._can_share(other_repeat, ask, resolved):
+                repeat = replace(other_repeat, resolved=at_longest, frames={})
             else:
-                repeat = Repeat.of(whole, ask.repeat, cache(resolved.tokenizer.index), None)
+                repeat = Repeat.of(at_longest, ask.repeat, cache(resolved.tokenizer.index), None)
             by_family[ask.family] = repeat
         return replace(by_family[ask.family], resolved=resolved)
 
     def _can_share(self, repeat: Repeat, ask: Ask, resolved: Resolved) -> bool:
-        """Return True if a haystack that another way made serves an ask."""
+        """Return True if the haystack of another way can be used for an ask."""
         anchor = repeat.resolved.task.anchor_tokens(ask.repeat, self.seed)
         return (
             anchor == resolved.task.anchor_tokens(ask.repeat, self.seed)
@@ -227,51 +231,65 @@ class Asker:
             and max(repeat.resolved.grid.lengths) >= max(ask.size, ask.length)
         )
 
-    def elsewhere(self, ask: Ask, trial: Trial) -> tuple[Resolved, Trial]:
-        """Return the reference's settings, and the same prompt for it."""
+    def reference_trial(self, ask: Ask, trial: Trial) -> tuple[Resolved, Trial]:
+        """Return the reference model's resolved settings and the same prompt as its trial.
+
+        ask: what is asked of the reference. trial: the prompt, as the server is sent it.
+        """
         if ask.family not in self.families:
-            here = replace(ask, way=ask.way.removeprefix(BESIDE))
-            settings = elsewhere(self.settings(here), self.reference, self.path / here.family)
+            server_ask = replace(ask, way=ask.way.removeprefix(BESIDE))
+            settings = reference_settings(
+                self.settings(server_ask), self.reference, run=self.path / server_ask.family
+            )
             self.families[ask.family] = resolve(settings)
+
         resolved = self.families[ask.family]
         (prompt,) = lent_prompts(resolved, [trial.prompt], ready=False)
         return resolved, Trial.of(resolved.keys, trial.cell, trial.repeat, trial.item, prompt)
 
-    def prefill(self, ask: Ask, given: Reply) -> Trial:
-        """Return an answer as it is sent as a prompt, up to one of its tokens. given: the reply."""
-        prompt = answered_by(ask)
+    def prefill(self, ask: Ask, answered: Reply) -> Trial:
+        """Return the trial that sends an answer as a prompt, up to one of its tokens.
+
+        ask: names the token, as its position. answered: the reply whose answer is sent.
+        """
+        prompt = answered_ask(ask)
         trial = self.experiment([prompt])[prompt.key]
-        text = "".join(token for token, _ in given.steps[: ask.position])
+        text = "".join(token for token, _ in answered.steps[: ask.position])
         reference = replace(trial.item.reference, answer=text)
         item = replace(trial.item, reference=reference)
         keys = self.resolved(ask).keys
         return Trial.of(keys, trial.cell, trial.repeat, item, trial.prompt)
 
     def start(self, positions: Sequence[int], needles: Sequence[str]) -> int:
-        """Return the tokens of a prompt before its first needle, which is the asked fact.
+        """Return how many tokens of a prompt precede its first needle, which is the asked fact.
 
-        positions: haystack tokens before each needle. If the vocabulary joins text across a seam,
-        the number is some tokens off.
+        If the positions are not known, the result is 0. If the vocabulary joins text across a
+        seam, the result is some tokens off.
+
+        positions: haystack tokens before each needle.
         """
         if not positions or len(positions) != len(needles):
             return 0
-        before = [
+
+        earlier_needles = [
             needle
             for needle, position in zip(needles, positions, strict=True)
             if position < positions[0]
         ]
-        return self.schedule.options.head + positions[0] + sum(map(self._tokens, before))
+        return self.schedule.options.head + positions[0] + sum(map(self._tokens, earlier_needles))
 
     def _tokens(self, text: str) -> int:
-        if text not in self._counted:
-            self._counted[text] = self.first.tokenizer.count(text.encode())
-        return self._counted[text]
+        if text not in self._token_counts:
+            self._token_counts[text] = self.base.tokenizer.count(text.encode())
+        return self._token_counts[text]
 
     def window(self, framing: int | None) -> list[Ask]:
         """Return prompts that end with the last tokens of the context, and one that is longer.
 
-        After the longer one no answer has room. [] if the context is unknown, or if lengths count
-        another vocabulary. framing: tokens that the server counts in addition to ours.
+        After the longer one no answer has room. If the context is unknown or longer than the
+        check's prompts, or if lengths count another vocabulary, the result is [].
+
+        framing: tokens that the server counts in addition to ours; None if they vary.
         """
         options = self.schedule.options
         context, size = options.context, self.schedule.sizes[-1]
@@ -279,7 +297,8 @@ class Asker:
             return []
         if "window" not in self.schedule.probes:
             return []
-        lengths = [("window", context - less) for less in reversed(range(LAST))]
+
+        lengths = [("window", context - shortfall) for shortfall in reversed(range(LAST))]
         lengths.append(("beyond", context + options.answer_tokens + 1))
         return [Ask(way, size, length, depth=WINDOW_DEPTH, repeat=0) for way, length in lengths]
 
@@ -287,11 +306,11 @@ class Asker:
         """Return the key words of the facts of an ask's haystack."""
         key = ask.size, ask.repeat, ask.facts, ask.twin
         if key not in self._secrets:
-            self._secrets[key] = self._drawn_secrets(ask)
+            self._secrets[key] = self._draw_secrets(ask)
         return self._secrets[key]
 
-    def _drawn_secrets(self, ask: Ask) -> tuple[str, ...]:
-        settings = self.first.settings
+    def _draw_secrets(self, ask: Ask) -> tuple[str, ...]:
+        settings = self.base.settings
         draws = drawn_apart(
             settings.draw or {},
             ask.repeat,
@@ -309,18 +328,20 @@ class Asker:
 
     @without_limit()
     def reply(self, ask: Ask, record: Record) -> Reply:
-        """Return what came of an ask, by its record."""
+        """Return the reply to an ask that a record holds."""
         secrets = self.secrets(ask)
-        beside = tuple(secret for fact, secret in enumerate(secrets) if fact != ask.fact)
+        other_secrets = tuple(secret for fact, secret in enumerate(secrets) if fact != ask.fact)
         answer = record.answer or ""
         first_needles = record.needles[:1]
-        around = [needle.before[-_AROUND:] for needle in first_needles]
-        around += [needle.after[:_AROUND] for needle in first_needles]
-        budget = self.first.settings.max_answer_tokens
+        neighbours = [needle.before[-_AROUND:] for needle in first_needles]
+        neighbours += [needle.after[:_AROUND] for needle in first_needles]
+
+        budget = self.base.settings.max_answer_tokens
         if ask.way.endswith(ROOMY):
             budget *= TIMES_ROOM
         ended = did_end(record.finish, record.completion_tokens, budget)
-        is_right = (record.score or 0.0) >= 1.0 and not is_parrot(answer, beside, around)
+        is_right = (record.score or 0.0) >= 1.0 and not is_parrot(answer, other_secrets, neighbours)
+
         tokens = 0
         if record.latency_s is not None:
             tokens = record.prompt_tokens or record.own_tokens
@@ -333,7 +354,7 @@ class Asker:
             ended=ended,
             failure="" if record.scored else record.failure or "not measured",
             secret=secrets[ask.fact],
-            beside=beside,
+            other_secrets=other_secrets,
             start=self.start(positions, [needle.text for needle in record.needles]),
             prompt_tokens=record.prompt_tokens,
             own_tokens=record.own_tokens,
@@ -343,12 +364,12 @@ class Asker:
             tokens=tokens,
             seconds=record.latency_s or 0.0,
             attempts=record.attempts,
-            before=record.logprobs.start if record.logprobs else None,
+            tokens_before=record.logprobs.start if record.logprobs else None,
         )
 
 
-def depths_beside(schedule: Schedule, ask: Ask) -> Sequence[float]:
-    """Return where the facts of an ask's haystack stand."""
+def fact_depths(schedule: Schedule, ask: Ask) -> Sequence[float]:
+    """Return the depths of the facts in an ask's haystack, as shares of it."""
     if ask.facts > 1:
         return schedule.depths_at(ask.size)
     return (ask.depth,) if ask.place is None else (0.5,)
@@ -367,8 +388,8 @@ def _lengths(schedule: Schedule, ask: Ask) -> Iterable[int]:
     return {ask.length, *consecutive, *schedule.drawn_lengths[ask.size]}
 
 
-def elsewhere(settings: Settings, reference: str, run: Path) -> Settings:
-    """Return the settings with which a way's very prompts are sent to the reference.
+def reference_settings(settings: Settings, reference: str, run: Path) -> Settings:
+    """Return the settings with which the prompts of a way are sent to the reference as well.
 
     reference: an address, or a model. run: the folder of the way's family.
     """
@@ -380,30 +401,32 @@ def elsewhere(settings: Settings, reference: str, run: Path) -> Settings:
     changes: dict[str, Any] = {
         "model_options": {},
         "logprobs": False,
-        **keeping_logprobs(str(address.get("model") or settings.model)),
+        **logprobs_setting(str(address.get("model") or settings.model)),
         **address,
         "prompts_of": PromptSource(run=str(run), **source),
     }
     return addressed(settings.model_copy(update=changes))
 
 
-def made_for(
+def make_asker(
     flags: Mapping[str, Any],
     options: Options,
     seed: int,
     path: Path,
     reference: str = "",
 ) -> Asker:
-    """Return what makes the prompts of a check.
+    """Return the asker of a check, which makes its prompts.
 
-    It measures what stands around a haystack, and how many facts fit. Raises SettingsError for what
-    is wrong, with what to type.
+    A prompt is built to measure the text around a haystack, and how many facts fit.
+
+    Raises SettingsError, with the flag to type, if a flag is wrong.
     """
-    flags = {**keeping_logprobs(str(flags.get("model", ""))), **flags}
-    flags, first = settle_flags({**flags, **facts_for(flags)}, seed)
-    answer_tokens = first.settings.max_answer_tokens
+    flags = {**logprobs_setting(str(flags.get("model", ""))), **flags}
+    flags, base = settle_flags({**flags, **facts_for(flags)}, seed)
+    answer_tokens = base.settings.max_answer_tokens
+
     length = min(options.max_length, ENOUGH + answer_tokens)
-    frame = _frame(first, length, spare=0 if options.holds else SPARE)
+    frame = _measure_frame(base, length, spare=0 if options.holds else SPARE)
     with_one_fact = replace(
         options,
         answer_tokens=answer_tokens,
@@ -412,52 +435,54 @@ def made_for(
         probes=(),
     )
     shortest = Schedule(with_one_fact, seed).sizes[0]
-    questions = _questions(first.settings)
+    questions = _question_count(base.settings)
+
     room = MOST_FACTS
     if shortest < _SCARCE:
         room = (shortest - frame.around) // (2 * frame.fact)
     facts = max(1, min(MOST_FACTS, questions, room))
-    settled = replace(
+
+    measured_options = replace(
         options,
         answer_tokens=answer_tokens,
         around=frame.around + facts * frame.fact,
         head=frame.head,
         facts=facts,
-        logprobs=first.settings.logprobs,
-        prefills=first.traits.teacher and first.traits.remote,
-        serial=first.traits.serial,
-        distinct=questions > 1 or _draws(first.settings),
-        twins=_has_twins(first.settings),
+        logprobs=base.settings.logprobs,
+        prefills=base.traits.teacher and base.traits.remote,
+        serial=base.traits.serial,
+        distinct=questions > 1 or _has_drawn_secrets(base.settings),
+        twins=_has_twins(base.settings),
     )
-    schedule = Schedule(settled, seed)
-    beyond(first, [])
+    schedule = Schedule(measured_options, seed)
+    beyond(base, [])
     return Asker(
         flags,
         seed,
         schedule=schedule,
-        first=first,
+        base=base,
         reference=reference,
         path=path,
     )
 
 
 def settle_flags(flags: Mapping[str, Any], seed: int) -> tuple[dict[str, Any], Resolved]:
-    """Return the flags with the vocabulary that lengths count, and what they resolve to.
+    """Return the flags with the tokenizer that lengths count, and the resolved settings.
 
-    If the model's own is not known, any will do, because ways of asking are only compared with each
-    other. Raises SettingsError.
+    If the model's own tokenizer is not known, any will do, because ways of asking are only compared
+    with each other. Raises SettingsError if a flag is wrong.
     """
-    resolved = resolve(_settled(flags, seed))
+    resolved = resolve(_shared_settings(flags, seed))
     if not foreign_vocabulary(resolved.settings, resolved.traits, resolved.tokenizer):
         return dict(flags), resolved
     with_any = {**flags, "tokenizer": ANY}
-    return with_any, resolve(_settled(with_any, seed))
+    return with_any, resolve(_shared_settings(with_any, seed))
 
 
-def _settled(flags: Mapping[str, Any], seed: int) -> Settings:
+def _shared_settings(flags: Mapping[str, Any], seed: int) -> Settings:
     """Return the settings that all ways share."""
-    shared = {"task": "apart", "seed": seed, "collisions": "warn", "canary": False, "repeats": 1}
-    return configure(None, {**flags, **shared})
+    fixed = {"task": "apart", "seed": seed, "collisions": "warn", "canary": False, "repeats": 1}
+    return configure(None, {**flags, **fixed})
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,11 +500,12 @@ class Frame:
     fact: int
 
 
-def _frame(first: Resolved, length: int, *, spare: int) -> Frame:
-    """Measure a prompt of that length.
+def _measure_frame(base: Resolved, length: int, *, spare: int) -> Frame:
+    """Return the tokens of a prompt of that length that are not haystack.
 
-    spare: tokens by which another fact may be longer, which the gauge's are not. What is spared of
-    all facts stands after the last one, and a cache's last block may lack it.
+    spare: tokens by which another fact may be longer; 0 for the gauge, whose facts all have one
+        length. Unused spare tokens of all facts stand after the last one, and a cache's last block
+        may lack them.
     """
     one_prompt: dict[str, Any] = {
         "lengths": Lengths.of([length]),
@@ -488,22 +514,23 @@ def _frame(first: Resolved, length: int, *, spare: int) -> Frame:
         "seed": 0,
         "task_options": {"beside": [50.0]},
     }
-    trial = prepare(first.settings.model_copy(update=one_prompt)).trials[0]
+    trial = prepare(base.settings.model_copy(update=one_prompt)).trials[0]
     prompt = trial.prompt
     message, first_span, _ = prompt.context
-    before = [span for earlier in prompt.messages[:message] for span in earlier.spans]
-    before += prompt.messages[message].spans[:first_span]
-    fact = first.tokenizer.count(trial.item.needles[0].text.encode())
+    head_spans = [span for earlier in prompt.messages[:message] for span in earlier.spans]
+    head_spans += prompt.messages[message].spans[:first_span]
+
+    fact = base.tokenizer.count(trial.item.needles[0].text.encode())
     around = length - prompt.haystack_tokens - fact
     return Frame(
-        around=max(around, first.settings.reserve),
-        head=sum(map(len, before)),
+        around=max(around, base.settings.reserve),
+        head=sum(map(len, head_spans)),
         fact=fact + spare,
     )
 
 
-def _questions(settings: Settings) -> int:
-    """Return how many facts a haystack may hide: as many as their questions differ."""
+def _question_count(settings: Settings) -> int:
+    """Return how many facts with different questions a haystack may hide, at most MOST_FACTS."""
     for count in range(MOST_FACTS, 1, -1):
         try:
             drawn_apart(
@@ -519,7 +546,7 @@ def _questions(settings: Settings) -> int:
     return 1
 
 
-def _draws(settings: Settings) -> bool:
+def _has_drawn_secrets(settings: Settings) -> bool:
     """Return True if secrets differ by haystack."""
     names = list(settings.draw or {})
     return any(f"{{{name}}}" in word for name in names for word in settings.keywords)

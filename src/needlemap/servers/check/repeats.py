@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from needlemap.servers.check.ask import TIMES_ROOM, TOSS, Answers, Ask, Reply, roomy
+from needlemap.servers.check.ask import TIMES_ROOM, TOSS, Answers, Ask, Reply, with_larger_budget
 from needlemap.servers.check.effects import rate, rates_apart
 from needlemap.servers.check.finding import AtSize, Finding, issue
 from needlemap.servers.check.haystack import CheckHaystack, Geometry
@@ -217,7 +217,7 @@ class Mates(Probe):
         replies = answers.every()
         owners = Owners[Hashable]()
         for reply in replies:
-            owners.add((reply.secret, *reply.beside), reply.ask.haystack[:2])
+            owners.add((reply.secret, *reply.other_secrets), reply.ask.haystack[:2])
 
         by_size: dict[int, list[Reply]] = {size: [] for size in layout.sizes}
         for reply in replies:
@@ -274,7 +274,7 @@ def _foreign(reply: Reply, owners: Owners[Hashable]) -> str:
     """
     if not owners.are_numbers and reply.right and len(reply.answer) < 2 * len(reply.secret):
         return ""
-    return owners.foreign(reply.answer, (reply.secret, *reply.beside))
+    return owners.foreign(reply.answer, (reply.secret, *reply.other_secrets))
 
 
 class Stop(Probe):
@@ -317,7 +317,7 @@ class Stop(Probe):
             if not reply.ended and (context is None or reply.ask.length + further_tokens <= context)
         ]
         for ask in endless[:MOST_ROOMY]:
-            yield [[roomy(ask)]]
+            yield [[with_larger_budget(ask)]]
 
     def replies(self, answers: Answers, size: int) -> list[Reply]:
         """Return the answers of one size."""
@@ -350,7 +350,7 @@ class Stop(Probe):
 
         retries = []
         for reply in endless:
-            retry = answers.by_key.get(roomy(reply.ask).key)
+            retry = answers.by_key.get(with_larger_budget(reply.ask).key)
             if retry is not None and retry.measured:
                 retries.append(retry)
         ended = sum(retry.ended for retry in retries)

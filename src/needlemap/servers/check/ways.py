@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
-from needlemap.servers.check.ask import Answers, Ask, Reply, answered_by
+from needlemap.servers.check.ask import Answers, Ask, Reply, answered_ask
 from needlemap.servers.check.finding import AtSize, Band, Finding, WayRow, issue
 from needlemap.servers.check.haystack import (
     LATER,
@@ -179,7 +179,7 @@ class Prompts:
             if reply.measured and reply.ask.way != "short":
                 self._take(reply)
         for prefill in answers.prefills.values():
-            generated = answers.by_key.get(answered_by(prefill.ask).key)
+            generated = answers.by_key.get(answered_ask(prefill.ask).key)
             if generated is not None:
                 self._prefills[self._numbers_of(generated.ask)].append((generated, prefill))
 
@@ -293,10 +293,10 @@ def prefill_reply(pairs: Sequence[tuple[Reply, Reply]], *, number: int, copy: in
     generated = pairs[0][0]
     measured = [prefill for _, prefill in pairs if prefill.measured]
     # Ids differ if the server counts other tokens before the same position.
-    first_token = generated.before or 0
+    first_token = generated.tokens_before or 0
     generated_steps = list(enumerate(generated.steps, first_token))
     prefilled_steps = {
-        prefill.ask.position: (prefill.before or 0, prefill.steps[0])
+        prefill.ask.position: (prefill.tokens_before or 0, prefill.steps[0])
         for prefill in measured
         if prefill.steps
     }

@@ -24,7 +24,7 @@ from needlemap.models.started import started
 from needlemap.records.lock import hold_folder
 from needlemap.records.origin import CheckedRun
 from needlemap.secrets import check_key_names
-from needlemap.servers.check.families import keeping_logprobs
+from needlemap.servers.check.families import logprobs_setting
 from needlemap.servers.check.gauge import CHANGING, gauge_flags, is_wrapped, reference_of
 from needlemap.servers.check.known_by_answer import refuse_other_shape
 from needlemap.servers.flags import StormFlags
@@ -95,7 +95,7 @@ def options_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
     has_reference = reference_of(str(flags.get("model", ""))) == REFERENCE
     reference = REFERENCE if is_gauge and has_reference and not is_wrapped(flags) else ""
     if reference:
-        settings = {**keeping_logprobs(str(settings.get("model", ""))), **settings}
+        settings = {**logprobs_setting(str(settings.get("model", ""))), **settings}
         note += f". Margins beside {reference}'s"
     if note:
         tell(f"note: {note}")

@@ -17,7 +17,7 @@ from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.secrets import hidden
 from needlemap.servers.check.asking import SEED_BITS
-from needlemap.servers.check.families import elsewhere, facts_for, settle_flags
+from needlemap.servers.check.families import facts_for, reference_settings, settle_flags
 from needlemap.servers.storm.act import Act, Fact, Piece, Round, Turn
 from needlemap.servers.storm.act import Path as Conversation
 from needlemap.servers.storm.file import STORM, StormFile
@@ -258,7 +258,7 @@ class Storm:
         name = self.options.reference
         if name and self._reference is None:
             run = self.folder.folder(STORMED)
-            self._reference = resolve(elsewhere(self.resolved.settings, name, run))
+            self._reference = resolve(reference_settings(self.resolved.settings, name, run))
         return self._reference
 
     def reference_trial(self, reference: Resolved, trial: Trial) -> Trial:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from needlemap.servers.check import families
-from needlemap.servers.check.families import made_for
+from needlemap.servers.check.families import make_asker
 from needlemap.servers.check.haystack import Options
 
 SHORT = Options(max_length=2_000, few=True)
@@ -15,7 +15,7 @@ HEAD = 200  # characters of a template and a first line, of prompts of 5,000 and
 def test_the_first_prompt_of_each_size_is_cold_though_shorter_ones_were_asked_before(tmp_path):
     """A server that is wrong where nothing of a long prompt is cached was passed: the prompts of a
     size began as those of the size below, which its cache held."""
-    asker = made_for({"model": "baseline/bm25"}, Options(max_length=2_000), 7, tmp_path)
+    asker = make_asker({"model": "baseline/bm25"}, Options(max_length=2_000), 7, tmp_path)
     first = [next(h for h in asker.schedule.first if h.size == size) for size in sizes(asker)]
     texts = [text_of(asker, haystack.cold) for haystack in first]
     assert all(one[:HEAD] != other[:HEAD] for one, other in pairwise(texts))
@@ -23,7 +23,7 @@ def test_the_first_prompt_of_each_size_is_cold_though_shorter_ones_were_asked_be
 
 def test_no_secret_stands_in_two_haystacks(tmp_path):
     """One that stands in a longer haystack too was no foreign one there."""
-    asker = made_for({"model": "baseline/bm25"}, Options(max_length=2_000), 7, tmp_path)
+    asker = make_asker({"model": "baseline/bm25"}, Options(max_length=2_000), 7, tmp_path)
     haystacks = {h.cold.haystack: h.cold for h in asker.schedule.first}
     secrets = [secret for ask in haystacks.values() for secret in asker.secrets(ask)]
     assert len(secrets) == len(set(secrets)) > 100
@@ -32,7 +32,7 @@ def test_no_secret_stands_in_two_haystacks(tmp_path):
 def test_a_fact_starts_at_the_token_that_its_reply_names(tmp_path):
     """Places were counted in tokens of the haystack, without those of the facts before."""
     flags = {"model": "baseline/bm25", "tokenizer": "o200k_base"}
-    asker = made_for(flags, Options(max_length=2_000), 7, tmp_path)
+    asker = make_asker(flags, Options(max_length=2_000), 7, tmp_path)
     haystacks = [h for h in asker.schedule.first if not h.is_short][:12]
     asks = [ask for haystack in haystacks for ask in haystack.questions if ask.fact < ask.facts - 1]
     off = [start_of(asker, ask) - true_start(asker, ask) for ask in asks]
@@ -44,7 +44,7 @@ def test_a_haystack_is_made_once_though_its_crowd_stands_between(tmp_path, monke
     """What is asked beside a first prompt has haystacks of its own, behind which the first one's
     was made again."""
     served = {"model": "openai/x", "base_url": "http://h/v1", "tokenizer": "o200k_base"}
-    asker = made_for(served, SHORT, 7, tmp_path)
+    asker = make_asker(served, SHORT, 7, tmp_path)
     made = families.Repeat.of.__func__
     counted = []
 
@@ -71,7 +71,7 @@ def true_start(asker, ask):
     text, secret = text_of(asker, ask), asker.secrets(ask)[ask.fact]
     needle = asker.experiment([ask])[ask.key].item.needles[0].text.strip()
     assert secret in needle
-    stops = asker.first.tokenizer.index(text.encode()).offsets[1:]
+    stops = asker.base.tokenizer.index(text.encode()).offsets[1:]
     before = len(text[: text.index(needle)].encode())
     return sum(stop <= before for stop in stops)
 

@@ -66,7 +66,7 @@ def checked(
                 prefill = answers.prefills[ask.key]
                 failure = "" if prefills else "rejected"
                 before = ask.length + ask.position - 1 + int(spelt(ask))
-                answers.add(replace(prefill, before=before, failure=failure))
+                answers.add(replace(prefill, tokens_before=before, failure=failure))
     return judge(schedule, answers), answers
 
 
@@ -78,7 +78,7 @@ def reply_to(ask: Ask, moved: float, *, is_held: bool, finds: float, logprobs: b
     made = Reply.of(ask, text, prompt_tokens=ask.length, cached_tokens=held)
     step = ("7", {"7": nats - moved, "3": -4.0})
     steps = (step,) * (1 if ask.position else TOKENS) if logprobs else ()
-    return replace(made, steps=steps, before=ask.length)
+    return replace(made, steps=steps, tokens_before=ask.length)
 
 
 def finding(found: Checked) -> Finding:

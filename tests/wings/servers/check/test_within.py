@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from needlemap.servers.check import Answers, Ask, Options, Reply, Schedule, probes
-from needlemap.servers.check.families import made_for
+from needlemap.servers.check.families import make_asker
 from needlemap.servers.gauge.checkpoint import DATA
 
 GAUGE = {"model": "gauge/numpy", "tokenizer": str(DATA), "max_answer_tokens": 24}
@@ -18,7 +18,7 @@ NUMBER, KEPT = 12, 9  # digits; of them in both prompts
 
 @pytest.fixture
 def asker(tmp_path):
-    return made_for(GAUGE, Options(max_length=8_000, few=True, holds=8_000), 7, tmp_path)
+    return make_asker(GAUGE, Options(max_length=8_000, few=True, holds=8_000), 7, tmp_path)
 
 
 def text_of(asker, ask):
@@ -48,7 +48,7 @@ def test_words_have_no_twin(tmp_path):
     own = {"needle": "{who} likes {what}.", "question": "What does {who} like?"}
     words = {"who": ["Ann", "Bo"], "what": ["tea", "jam"]}
     flags = {"model": "baseline/bm25", **own, "keywords": ["{what}"], "draw": words}
-    schedule = made_for(flags, Options(max_length=2_000), 7, tmp_path).schedule
+    schedule = make_asker(flags, Options(max_length=2_000), 7, tmp_path).schedule
     assert not any(each.within for each in schedule.first)
 
 
