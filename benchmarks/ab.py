@@ -164,14 +164,14 @@ def moved_by_chance(found: list[ArmTrial], random: np.random.Generator) -> list[
     """The same prompts with both later askings being the first one's, each moved by noise."""
     made = []
     for trio in found:
-        assert trio.first is not None
-        told = trio.first.logprobs
+        assert trio.reference is not None
+        told = trio.reference.logprobs
         assert told is not None
         others = [
-            trio.first.model_copy(update={"logprobs": _noisy(told, shift)})
+            trio.reference.model_copy(update={"logprobs": _noisy(told, shift)})
             for shift in random.normal(0, NOISE, 2)
         ]
-        made.append(replace(trio, second=others[0], again=others[1]))
+        made.append(replace(trio, other=others[0], repeat=others[1]))
     return made
 
 
@@ -189,10 +189,10 @@ def graded(faults: int, pairs: int, clean: int) -> tuple[int, int, list[str]]:
             trios = asked_of(engine, Path(folder) / "ab", pairs)
         judged, wire = judge_arms(trios, MARGIN), tripwire(trios)
         assert wire is not None
-        found += wire.tripped and judged.judged.word != FAIL
+        found += wire.tripped and judged.loss.word != FAIL
         notes.append(
-            f"{name}: answers {judged.judged.word} "
-            f"({judged.judged.lost} lost of {judged.judged.n}); "
+            f"{name}: answers {judged.loss.word} "
+            f"({judged.loss.lost} lost of {judged.loss.n}); "
             f"{wire.beyond} "
             f"moved, of its own {wire.again_beyond}; median {wire.median:.1e} nats"
         )

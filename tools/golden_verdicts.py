@@ -545,15 +545,15 @@ def of_arms() -> Iterator[Made]:
             trials = [arm_trial(*row) for row in pairs_of(runs, seed)]
             scope: Any = runs.wanted
             made = judge_arms(trials, runs.margin, wanted=scope, stops=runs.looks)
-            drift = made.drift and [made.drift.first, made.drift.last]
+            drift = made.drift and [made.drift.first_loss, made.drift.last_loss]
             numbers = {
-                "judged": judged_row(made.judged),
+                "judged": judged_row(made.loss),
                 "failed": made.failed,
                 "prompts": made.prompts,
                 "drift": drift,
                 "worst": [(each.family, each.place) for each in worst_of(trials, float("inf"))],
             }
-            yield f"{name}, {seed}", made.judged.word, numbers, []
+            yield f"{name}, {seed}", made.loss.word, numbers, []
     for moved in (0.0, 0.0001, 0.01, 0.5):
         shift = tripwire(moved_trials(moved))
         assert shift is not None

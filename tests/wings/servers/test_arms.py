@@ -13,7 +13,7 @@ from needlemap.servers.ab.arms import (
     ArmTrial,
     LogprobShift,
     judge_arms,
-    moved,
+    mean_move,
     trios,
     tripwire,
     worst_of,
@@ -48,10 +48,10 @@ def test_the_token_that_ends_an_answer_is_the_same_however_a_server_spells_it():
         record(logprobs=said(("7", -0.5, "1", -9.0), (end, 0.0, "1", -46.0)))
         for end in ("<|im_end|>", "")
     )
-    assert moved(one, other) == moved(other, one) == 0
+    assert mean_move(one, other) == mean_move(other, one) == 0
     goes_on = record(logprobs=said(("7", -0.5, "1", -9.0), ("8", 0.0, "1", -46.0)))
-    assert moved(goes_on, record(logprobs=said(("7", -0.5, "1", -9.0)))) == 0
-    assert moved(goes_on, one) == -46
+    assert mean_move(goes_on, record(logprobs=said(("7", -0.5, "1", -9.0)))) == 0
+    assert mean_move(goes_on, one) == -46
 
 
 def test_an_answer_that_never_ends_where_the_other_does_is_wrong():
@@ -63,8 +63,8 @@ def test_an_answer_that_never_ends_where_the_other_does_is_wrong():
 
 
 def test_who_fails_to_answer_is_wrong_and_a_prompt_that_both_fail_is_no_pair():
-    assert trio(record(), record(None)).lost == 1
-    assert trio(record(None), record()).lost == -1
+    assert trio(record(), record(None)).loss == 1
+    assert trio(record(None), record()).loss == -1
     assert not trio(record(None), record(None)).is_pair
     assert not trio(record(), None).is_pair
 
@@ -74,25 +74,27 @@ def test_the_same_answer_moves_by_its_mean_log_probability():
         said(("a", -0.1, "x", -3), ("b", -0.3, "y", -2)),
         said(("a", -0.2, "x", -3), ("b", -0.6, "y", -2)),
     )
-    assert moved(record(logprobs=one), record(logprobs=other)) == pytest.approx(-0.2)
-    assert moved(record(), record(logprobs=other)) is None
+    assert mean_move(record(logprobs=one), record(logprobs=other)) == pytest.approx(-0.2)
+    assert mean_move(record(), record(logprobs=other)) is None
 
 
 def test_another_answer_counts_to_its_first_other_token_by_the_runner_up_there():
     one = said(("a", -0.1, "x", -3), ("b", -0.3, "y", -2), ("c", -0.1, "z", -4))
     runner_up = said(("a", -0.1, "x", -3), ("y", -0.5, "b", -1.3), ("d", -9.0, "e", -9.5))
     neither = said(("a", -0.1, "x", -3), ("q", -0.5, "y", -1.3))
-    assert moved(record(logprobs=one), record(logprobs=runner_up)) == pytest.approx((0 - 2.5) / 2)
-    assert moved(record(logprobs=one), record(logprobs=neither)) == pytest.approx((0 - 2.5) / 2)
+    assert mean_move(record(logprobs=one), record(logprobs=runner_up)) == pytest.approx(
+        (0 - 2.5) / 2
+    )
+    assert mean_move(record(logprobs=one), record(logprobs=neither)) == pytest.approx((0 - 2.5) / 2)
 
 
 def test_a_model_that_is_all_but_sure_moves_by_its_lead_over_the_runner_up():
     """With the gauge nothing moved, where `check` saw 0.053 nats: its log-probabilities are 0."""
     one, other = said(("4", 0.0, "7", -12.1)), said(("4", 0.0, "7", -12.047))
-    assert moved(record(logprobs=one), record(logprobs=other)) == pytest.approx(-0.053)
+    assert mean_move(record(logprobs=one), record(logprobs=other)) == pytest.approx(-0.053)
     bare = [Logprobs(("4",), (nats,), (None,), (None,), "generated", 100) for nats in (-0.1, -0.4)]
-    assert moved(record(logprobs=bare[0]), record(logprobs=bare[1])) == pytest.approx(-0.3)
-    assert moved(record(logprobs=one), record(logprobs=bare[1])) == pytest.approx(-0.4)
+    assert mean_move(record(logprobs=bare[0]), record(logprobs=bare[1])) == pytest.approx(-0.3)
+    assert mean_move(record(logprobs=one), record(logprobs=bare[1])) == pytest.approx(-0.4)
 
 
 def test_an_answer_that_was_weighed_says_more_than_its_beginning():
@@ -114,7 +116,7 @@ def test_the_position_of_the_first_other_token_counts_the_prompt():
         said(("a", -0.1, "x", -3), ("c", -1, "b", -1.1)),
     )
     found = trio(record(logprobs=one), record(answer="ac", logprobs=other))
-    assert found.position == 101
+    assert found.tokens_before_difference == 101
     assert found.difference is not None
     assert found.difference.second_token is not None
     assert (found.difference.second_token.text, found.difference.second_token.other) == ("c", "b")
@@ -129,8 +131,8 @@ def test_prompts_come_haystack_by_haystack_and_families_in_turn():
         (1, "keys"),
         (1, "edges"),
     ]
-    assert found[0].again is not None
-    assert found[0].again.answer == "c"
+    assert found[0].repeat is not None
+    assert found[0].repeat.answer == "c"
 
 
 def judged(losses: list[float], margin: float = 0.02) -> Any:
@@ -143,22 +145,22 @@ def judged(losses: list[float], margin: float = 0.02) -> Any:
 
 
 def test_equal_answers_are_no_worse_after_as_many_haystacks_as_it_says():
-    least = 1 + judged([0.0]).judged.new.more
-    assert judged([0.0] * (least - 1)).judged.word == "NOT ENOUGH DATA"
-    found = judged([0.0] * least).judged
+    least = 1 + judged([0.0]).loss.new.more
+    assert judged([0.0] * (least - 1)).loss.word == "NOT ENOUGH DATA"
+    found = judged([0.0] * least).loss
     assert (found.word, found.scope, found.after) == ("PASS", "new", least)
 
 
 def test_losses_beyond_the_margin_are_worse_and_a_few_are_not():
-    assert judged([1.0] * 12).judged.word == "FAIL"
-    assert judged([1.0] * 4).judged.word == "SUSPECT"
+    assert judged([1.0] * 12).loss.word == "FAIL"
+    assert judged([1.0] * 4).loss.word == "SUSPECT"
 
 
 def test_a_loss_below_the_margin_is_no_worse_however_sure():
     random = Random(1)
     losses = [1.0 if random.random() < 0.035 else 0.0 for _ in range(5_000)]
-    assert judged(losses, 0.05).judged.word == "PASS"
-    assert judged(losses, 0.01).judged.word == "FAIL"
+    assert judged(losses, 0.05).loss.word == "PASS"
+    assert judged(losses, 0.01).loss.word == "FAIL"
 
 
 def test_a_haystack_is_one_bet_however_many_prompts_it_made():
@@ -171,29 +173,29 @@ def test_a_haystack_is_one_bet_however_many_prompts_it_made():
         )
         for depth in range(60)
     ]
-    found = judge_arms(pairs, 0.02, stops=True).judged
+    found = judge_arms(pairs, 0.02, stops=True).loss
     assert (found.word, found.new.n) == ("SUSPECT", 1)
 
 
 def test_an_arm_that_answers_nothing_does_not_pass():
     lost = [trio(record(), record(None), number=at) for at in range(3)]
     found = judge_arms(lost, 0.02)
-    assert found.judged.word == "SUSPECT"
-    assert (found.judged.missing.second, found.failed) == (3, (3, 0))
+    assert found.loss.word == "SUSPECT"
+    assert (found.loss.missing.second, found.failed) == (3, (3, 0))
 
 
 def test_a_change_between_the_first_and_the_last_third_is_marked():
     """A server that lost 6 points from haystack 400 on, and nothing in the words said so."""
     late = [1.0 if at >= 250 and at % 4 == 0 else 0.0 for at in range(300)]
     drift = judged(late, 0.05).drift
-    assert (drift.first, round(drift.last, 2)) == (0.0, 0.12)
+    assert (drift.first_loss, round(drift.last_loss, 2)) == (0.0, 0.12)
     assert judged([1.0 if at % 8 == 0 else 0.0 for at in range(300)]).drift is None
 
 
 def test_nothing_is_proved_where_the_reference_is_never_right():
     pairs = [trio(record(0.0), record(0.0), number=at) for at in range(500)]
     found = judge_arms(pairs, 0.02)
-    assert (found.judged.word, found.judged.floored) == ("NOT ENOUGH DATA", True)
+    assert (found.loss.word, found.loss.floored) == ("NOT ENOUGH DATA", True)
 
 
 def test_the_tripwire_heeds_a_small_shift_of_all_and_a_large_one_of_few():

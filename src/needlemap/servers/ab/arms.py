@@ -1,8 +1,8 @@
-"""Compare two arms of an `ab`, prompt by prompt: the loss of the answers, what log-probabilities
-moved, the worst.
+"""Compare two arms of an `ab`, prompt by prompt: the loss of the answers, the moves of the
+log-probabilities, and the worst prompts.
 
-The loss is that of `judging.py`: one look at what was asked, or looks after each haystack if a
-verdict ends the asking. Log-probabilities are a tripwire: they say where to look.
+The loss is that of `judging.py`, with one look at all answers, or with looks after each haystack if
+a verdict ends the asking. Log-probabilities are a tripwire: they show where to look.
 """
 
 from __future__ import annotations
@@ -37,99 +37,116 @@ if TYPE_CHECKING:
 USUAL = 0.95
 # Nats a token: less is rounding.
 LEAST_NATS = 1e-5
-# Of each of the tripwire's two tests.
+# The alpha of each of the tripwire's two tests.
 TRIP_ALPHA = 1e-4
 WORST = 10
-# Haystacks of a third, at least, to be compared with another.
+# The fewest haystacks of a third that is compared with another third.
 THIRDS = 6
 DRIFT_ALPHA = 0.01
+# The report shows a position modulo each of these numbers of tokens.
 BLOCKS = (16, 64, 128)
 
 
 @dataclass(frozen=True, slots=True)
 class ArmTrial:
-    """One prompt of an ab; a record is None if it was not asked.
+    """One prompt of an ab, with its records; a record is None if the prompt was not sent.
 
     Attributes:
-        first: The reference's record.
-        second: The other arm's.
-        again: The reference's second one.
-        weighed: In the same order, how likely each finds the reference's answer if that is given.
+        reference: The reference's record.
+        other: The other arm's record.
+        repeat: The record of the second time that the reference was sent the prompt.
+        weighed_records: In the same order, the records in which each arm was given the
+            reference's answer, to be weighed.
     """
 
     family: str
     place: Place
-    first: Record | None
-    second: Record | None
-    again: Record | None = None
-    weighed: tuple[Record | None, ...] = (None, None, None)
+    reference: Record | None
+    other: Record | None
+    repeat: Record | None = None
+    weighed_records: tuple[Record | None, ...] = (None, None, None)
 
     @property
     def scores(self) -> tuple[float | None, float | None]:
         """Return the scores of the reference and of the other arm.
 
-        An answer that does not stop where the other's does is wrong.
+        If only one of two answers stops by itself, the other one is wrong.
         """
-        return scores_of(self.first, self.second)
+        return scores_of(self.reference, self.other)
 
     @property
     def is_pair(self) -> bool:
-        """Return True if both were asked, and at least one answered."""
-        return self.first is not None and self.second is not None and self.scores != (None, None)
+        """Return True if both arms were sent the prompt, and at least one answered."""
+        return self.is_complete and self.scores != (None, None)
 
     @property
-    def lost(self) -> float:
-        """Return how much less the other arm scored. An arm that did not answer is wrong."""
-        first, second = self.scores
-        return (first or 0.0) - (second or 0.0)
+    def is_complete(self) -> bool:
+        """Return True if both arms were sent the prompt."""
+        return self.reference is not None and self.other is not None
+
+    @property
+    def loss(self) -> float:
+        """Return the reference's score minus the other arm's; an arm without an answer has 0."""
+        reference_score, other_score = self.scores
+        return (reference_score or 0.0) - (other_score or 0.0)
 
     @property
     def difference(self) -> FirstDifference | None:
-        """Return where the two answers part."""
-        first, second = self.first, self.second
-        if first is None or second is None or first.answer is None or second.answer is None:
+        """Return the first difference of the two answers, or None if they are equal.
+
+        If an arm did not answer, the result is None as well.
+        """
+        reference, other = self.reference, self.other
+        if reference is None or other is None:
             return None
-        tokens = tokens_of(first.logprobs), tokens_of(second.logprobs)
-        return first_difference(first.answer, second.answer, tokens)
+        if reference.answer is None or other.answer is None:
+            return None
+        tokens = tokens_of(reference.logprobs), tokens_of(other.logprobs)
+        return first_difference(reference.answer, other.answer, tokens)
 
     @property
     def nats(self) -> float | None:
         """Return how much likelier the other arm finds the reference's answer, in nats a token."""
-        return self._moved(self.second, self.weighed[1])
+        return self._mean_move(self.other, self.weighed_records[1])
 
     @property
     def own_nats(self) -> float | None:
-        """Return how much likelier the reference finds its answer when it is asked again."""
-        return self._moved(self.again, self.weighed[2])
+        """Return how much likelier the reference finds its own answer the second time."""
+        return self._mean_move(self.repeat, self.weighed_records[2])
 
     @property
     def way(self) -> LogprobSource | None:
-        """Return how the other arm's log-probabilities came about; None without any."""
+        """Return the source of the other arm's log-probabilities, or None if it has none."""
         if self.nats is None:
             return None
-        for record in (self.weighed[1], self.second):
+        for record in (self.weighed_records[1], self.other):
             if record and record.logprobs:
                 return record.logprobs.way
         return None
 
-    def _moved(self, record: Record | None, weighed: Record | None) -> float | None:
-        """Return how much likelier an arm finds the reference's answer.
+    def _mean_move(self, record: Record | None, weighed_record: Record | None) -> float | None:
+        """Return how much likelier an arm finds the reference's answer, in nats a token.
 
-        It is taken from the answer that was given, or else from those that were written.
+        If both arms weighed that answer, it is compared token by token. Otherwise the answers that
+        they wrote are compared.
         """
-        reference = self.weighed[0]
-        first = reference.logprobs if reference else None
-        second = weighed.logprobs if weighed else None
-        if first and second and first.tokens == second.tokens:
-            moves = _leads_moved(first, second, len(first.tokens))
+        reference_record = self.weighed_records[0]
+        reference = reference_record.logprobs if reference_record else None
+        weighed = weighed_record.logprobs if weighed_record else None
+        if reference and weighed and reference.tokens == weighed.tokens:
+            moves = _lead_moves(reference, weighed, len(reference.tokens))
             return sum(moves) / len(moves)
-        return moved(self.first, record)
+        return mean_move(self.reference, record)
 
     @property
-    def position(self) -> int | None:
-        """Return the tokens before the first other one, the prompt's included; None if unknown."""
+    def tokens_before_difference(self) -> int | None:
+        """Return how many tokens, prompt included, precede the first differing token.
+
+        If the answers do not differ, or if the server did not number its tokens, the result is
+        None.
+        """
         difference = self.difference
-        logprobs = self.first.logprobs if self.first else None
+        logprobs = self.reference.logprobs if self.reference else None
         if difference is None or difference.token is None:
             return None
         if logprobs is None or logprobs.start is None:
@@ -137,68 +154,79 @@ class ArmTrial:
         return logprobs.start + difference.token
 
 
-def moved(first: Record | None, second: Record | None) -> float | None:
-    """Return how much likelier a second arm finds a first one's answer, in nats a token.
+def mean_move(reference: Record | None, other: Record | None) -> float | None:
+    """Return how much likelier an arm finds the reference's answer, in nats a token.
 
-    It is measured by the lead over the runner-up, which moves even if a model is almost sure, as
-    far as both say the same. At the first other token it is the second's word for the first's
-    token: its runner-up, or what is at most as likely as that if the token is none of the two best.
-    The token that ends both is the same, though a server may spell it as ''.
+    As far as both answers are equal, the move of a token is the change of its lead over the
+    runner-up, which moves even if a model is almost sure. At the first difference it is the change
+    of the reference's token: if that is the other arm's runner-up, it is compared with that; if
+    not, the runner-up is an upper bound. The tokens that end both answers are equal, though a
+    server may spell one as ''.
+
+    If a record has no log-probabilities, the result is None.
     """
-    one = first.logprobs if first else None
-    other = second.logprobs if second else None
-    if not one or not other:
+    reference_logprobs = reference.logprobs if reference else None
+    other_logprobs = other.logprobs if other else None
+    if not reference_logprobs or not other_logprobs:
         return None
-    same = shared_prefix(one.tokens, other.tokens)
-    is_last = same + 1 == len(one.tokens) == len(other.tokens)
-    if is_last and "" in (one.tokens[same], other.tokens[same]):
-        same += 1
-    moves = _leads_moved(one, other, same)
-    if same < min(len(one.tokens), len(other.tokens)):
-        move = _moved_at_parting(one, other, same)
+
+    tokens, other_tokens = reference_logprobs.tokens, other_logprobs.tokens
+    equal_count = shared_prefix(tokens, other_tokens)
+    is_last = equal_count + 1 == len(tokens) == len(other_tokens)
+    if is_last and "" in (tokens[equal_count], other_tokens[equal_count]):
+        equal_count += 1
+
+    moves = _lead_moves(reference_logprobs, other_logprobs, equal_count)
+    if equal_count < min(len(tokens), len(other_tokens)):
+        move = _move_at_difference(reference_logprobs, other_logprobs, equal_count)
         if move is not None:
             moves.append(move)
     return sum(moves) / len(moves) if moves else None
 
 
-def _moved_at_parting(one: Logprobs, other: Logprobs, at: int) -> float | None:
-    """Return how much less likely the other finds one's token if it wrote another itself."""
-    runner_up = other.other_nats[at]
+def _move_at_difference(reference: Logprobs, other: Logprobs, index: int) -> float | None:
+    """Return how much likelier an arm that wrote another token finds the reference's token.
+
+    If the arm has no runner-up, the result is None. If the token is not its runner-up, the result
+    is at most 0.
+    """
+    runner_up = other.other_nats[index]
     if runner_up is None:
         return None
-    lead = _lead(one, at)
-    expected = one.nats[at] if lead is None else other.nats[at] + lead
+
+    lead = _lead(reference, index)
+    expected = reference.nats[index] if lead is None else other.nats[index] + lead
     change = runner_up - expected
-    is_runner_up = other.others[at] == one.tokens[at]
+    is_runner_up = other.others[index] == reference.tokens[index]
     return change if is_runner_up else min(0.0, change)
 
 
-def _lead(logprobs: Logprobs, at: int) -> float | None:
-    """Return by how many nats a token was likelier than the runner-up; None without one."""
-    other = logprobs.other_nats[at]
-    return None if other is None else logprobs.nats[at] - other
+def _lead(logprobs: Logprobs, index: int) -> float | None:
+    """Return by how many nats a token is likelier than the runner-up, or None without one."""
+    runner_up = logprobs.other_nats[index]
+    return None if runner_up is None else logprobs.nats[index] - runner_up
 
 
-def _leads_moved(one: Logprobs, other: Logprobs, count: int) -> list[float]:
-    """Return how far the leads of the first tokens moved.
+def _lead_moves(reference: Logprobs, other: Logprobs, count: int) -> list[float]:
+    """Return the changes of the first tokens' leads over their runners-up, in nats.
 
-    It is their log-probabilities if a side has no runner-up.
+    If a token has no runner-up in one arm, its change is that of its log-probability.
     """
     moves = []
-    for at in range(count):
-        lead, other_lead = _lead(one, at), _lead(other, at)
+    for index in range(count):
+        lead, other_lead = _lead(reference, index), _lead(other, index)
         if lead is None or other_lead is None:
-            moves.append(other.nats[at] - one.nats[at])
+            moves.append(other.nats[index] - reference.nats[index])
         else:
             moves.append(other_lead - lead)
     return moves
 
 
 def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[ArmTrial]:
-    """Return all prompts in the order of the haystacks.
+    """Return all prompts with their records, in the order of the haystacks.
 
-    families: by name the records of the reference, of the other arm, and of the reference's second
-    asking, and then the same of weighed answers, if any.
+    families: by name, the records of the reference, those of the other arm, and those of the
+        second time that the reference was asked; if answers were weighed, the same three of them.
     """
     rows = []
     for rank, (name, arms) in enumerate(families.items()):
@@ -206,14 +234,14 @@ def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[ArmTrial]:
             {place_of(record): record for record in latest_records(records)} for records in arms
         ]
         for place in set().union(*by_place[:3]):
-            first, second, again, *weighed = (records.get(place) for records in by_place)
+            reference, other, repeat, *weighed = (records.get(place) for records in by_place)
             trial = ArmTrial(
                 name,
                 place,
-                first=first,
-                second=second,
-                again=again,
-                weighed=tuple(weighed) or (None, None, None),
+                reference=reference,
+                other=other,
+                repeat=repeat,
+                weighed_records=tuple(weighed) or (None, None, None),
             )
             rows.append((place[0], rank, trial))
     rows.sort(key=lambda row: (row[0], row[1], row[2].place))
@@ -225,28 +253,29 @@ class FamilyChange:
     """One family's pairs.
 
     Attributes:
-        first, second: The means of both arms, shares.
-        lost, gained: Pairs that the second arm lost and gained.
-        p: Of these, by McNemar's exact test.
+        n: The number of pairs.
+        reference_mean, other_mean: The mean scores of both arms, as shares.
+        lost, gained: The pairs that the other arm lost and gained.
+        p: The p of lost against gained pairs, by McNemar's exact test.
     """
 
     n: int
-    first: float
-    second: float
+    reference_mean: float
+    other_mean: float
     lost: int
     gained: int
     p: float
 
     @classmethod
     def of(cls, pairs: Sequence[ArmTrial]) -> FamilyChange:
-        """Return the change of at least one pair."""
-        lost = sum(pair.lost > 0 for pair in pairs)
-        gained = sum(pair.lost < 0 for pair in pairs)
+        """Return the change of some pairs, of which there is at least one."""
+        lost = sum(pair.loss > 0 for pair in pairs)
+        gained = sum(pair.loss < 0 for pair in pairs)
         scores = [pair.scores for pair in pairs]
         return cls(
             n=len(pairs),
-            first=sum(first or 0.0 for first, _ in scores) / len(pairs),
-            second=sum(second or 0.0 for _, second in scores) / len(pairs),
+            reference_mean=sum(score or 0.0 for score, _ in scores) / len(pairs),
+            other_mean=sum(score or 0.0 for _, score in scores) / len(pairs),
             lost=lost,
             gained=gained,
             p=mcnemar(lost, gained),
@@ -255,25 +284,27 @@ class FamilyChange:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Mean losses of the first and the last third of the haystacks, shares, that differ by more
-    than chance."""
+    """The mean losses of the first and the last third of the haystacks, as shares.
 
-    first: float
-    last: float
+    They differ by more than chance explains.
+    """
+
+    first_loss: float
+    last_loss: float
 
 
 @dataclass(frozen=True, slots=True)
 class ArmsLoss:
-    """What two arms' answers come to.
+    """The outcome of comparing two arms' answers.
 
     Attributes:
-        judged: The loss, with its verdict.
-        failed: Pairs that the other arm failed to answer, and that the reference did.
-        prompts: Prompts that both were sent, those that both failed included.
-        drift: A change of the loss while it was asked; None if there was none.
+        loss: The loss of the other arm, with its verdict.
+        failed: The number of pairs that the other arm failed to answer, and that the reference did.
+        prompts: The number of prompts that both were sent, those that both failed included.
+        drift: A change of the loss during the ab; None if there was none.
     """
 
-    judged: PairedLoss
+    loss: PairedLoss
     failed: tuple[int, int]
     prompts: int
     drift: Drift | None = None
@@ -282,29 +313,40 @@ class ArmsLoss:
 def judge_arms(
     trials: Iterable[ArmTrial], margin: float, *, wanted: Scope = "these", stops: bool = False
 ) -> ArmsLoss:
-    """Return what the other arm loses.
+    """Return the loss of the other arm.
 
-    margin: a share. wanted: the scope that the word is to hold for. stops: whether a verdict ends
-    the asking, so that there were looks after each haystack.
+    margin: the largest loss that is accepted, as a share. wanted: the scope that the verdict is to
+        hold for. stops: whether a verdict ends the asking, so that there were looks after each
+        haystack.
     """
     trials = list(trials)
     ranks = {name: rank for rank, name in enumerate(dict.fromkeys(row.family for row in trials))}
     prompts = []
     for trial in trials:
-        is_asked = trial.first is not None and trial.second is not None
-        if not is_asked and not stops:
+        if not trial.is_complete and not stops:
             continue
         # A haystack of one family is a text of its own.
         haystack = trial.place[0] * len(ranks) + ranks[trial.family]
-        prompts.append(JudgedPrompt(trial.family, trial.place, haystack, *trial.scores, is_asked))
+        reference_score, other_score = trial.scores
+        prompts.append(
+            JudgedPrompt(
+                trial.family,
+                trial.place,
+                haystack,
+                reference_score,
+                other_score,
+                trial.is_complete,
+            )
+        )
     rows = Rows.of(prompts)
+
     moments = sorted(
         record.finished_at
         for trial in trials
-        for record in (trial.first, trial.second)
+        for record in (trial.reference, trial.other)
         if record is not None and record.finished_at
     )
-    judged = judge(
+    loss = judge(
         rows,
         margin,
         wanted=wanted,
@@ -313,12 +355,12 @@ def judge_arms(
     )
     scores = [trial.scores for trial in trials if trial.is_pair]
     return ArmsLoss(
-        judged,
+        loss,
         failed=(
-            sum(second is None for _, second in scores),
-            sum(first is None for first, _ in scores),
+            sum(score is None for _, score in scores),
+            sum(score is None for score, _ in scores),
         ),
-        prompts=sum(trial.first is not None and trial.second is not None for trial in trials),
+        prompts=sum(trial.is_complete for trial in trials),
         drift=_drift(rows),
     )
 
@@ -326,35 +368,38 @@ def judge_arms(
 def _drift(rows: Rows) -> Drift | None:
     """Return a change of the loss between the first and the last third of the haystacks.
 
-    They stand in the order in which they were asked. Welch's test of their means, two-sided.
+    The haystacks have the order in which they were asked. If Welch's two-sided test of the two
+    means finds no difference, or if a third has too few haystacks, the result is None.
     """
-    known = rows.where(~np.isnan(rows.losses))
-    haystacks, index, n = np.unique(known.haystack, return_inverse=True, return_counts=True)
+    judged_rows = rows.where(~np.isnan(rows.losses))
+    haystacks, index, n = np.unique(judged_rows.haystack, return_inverse=True, return_counts=True)
     size = len(haystacks) // 3
     if size < THIRDS:
         return None
-    means = np.bincount(index, known.losses, minlength=len(haystacks)) / n
-    first, last = means[:size], means[-size:]
-    change = float(last.mean() - first.mean())
-    error = float(np.sqrt((first.var(ddof=1) + last.var(ddof=1)) / size))
+
+    means = np.bincount(index, judged_rows.losses, minlength=len(haystacks)) / n
+    first_third, last_third = means[:size], means[-size:]
+    change = float(last_third.mean() - first_third.mean())
+    error = float(np.sqrt((first_third.var(ddof=1) + last_third.var(ddof=1)) / size))
+    # If all haystacks lose the same, the error is 0, and rounding is no change.
     if abs(change) <= 1e-9 + t_quantile(1 - DRIFT_ALPHA / 2, size - 1) * error:
         return None
-    return Drift(first=float(first.mean()), last=float(last.mean()))
+    return Drift(first_loss=float(first_third.mean()), last_loss=float(last_third.mean()))
 
 
 @dataclass(frozen=True, slots=True)
 class LogprobShift:
-    """What log-probabilities say.
+    """How far log-probabilities moved, compared with the reference's own moves.
 
     Attributes:
-        n: Prompts that show how far the other arm moved the reference's answer.
-        again_n: Prompts that show how far the reference's second asking did.
-        usual: Nats a token that the reference's own differences rarely exceed.
-        beyond, again_beyond: How many moved farther.
-        median, again_median: The medians of the differences either way.
-        mean: The mean of the other arm's differences.
-        p_share: The chance that equal arms differ so often by more than is usual.
-        p_median: The same for the median.
+        n: The prompts that show how far the other arm moved the reference's answer.
+        again_n: The prompts that show how far the reference's second answer moved.
+        usual: The limit in nats a token that the reference's own moves rarely exceed.
+        beyond, again_beyond: How many prompts moved beyond it.
+        median, again_median: The medians of the moves, without their signs.
+        mean: The mean of the other arm's moves.
+        p_share: The chance that equal arms move so many prompts beyond the limit.
+        p_median: The same for the reference's median as the limit.
     """
 
     n: int
@@ -375,24 +420,25 @@ class LogprobShift:
 
     @classmethod
     def of(cls, moves: Sequence[float], again_moves: Sequence[float]) -> LogprobShift | None:
-        """Return the shift from differences in nats a token; None if there are none.
+        """Return the shift, or None if one of the arms has no moves.
 
-        moves: of the other arm. again_moves: of the reference's second asking.
+        moves: the other arm's, in nats a token. again_moves: those of the reference's second
+            answers.
         """
         if not moves or not again_moves:
             return None
         sizes, again_sizes = np.abs(moves), np.abs(again_moves)
 
-        def beyond(line: float) -> tuple[int, int]:
-            return int((sizes > line).sum()), int((again_sizes > line).sum())
+        def counts_beyond(limit: float) -> tuple[int, int]:
+            return int((sizes > limit).sum()), int((again_sizes > limit).sum())
 
-        def chance(line: float) -> float:
-            count, again_count = beyond(line)
+        def chance(limit: float) -> float:
+            count, again_count = counts_beyond(limit)
             return more_often(count, len(sizes), again_count, len(again_sizes))
 
         usual = max(LEAST_NATS, float(np.quantile(again_sizes, USUAL, method="higher")))
         middle = max(LEAST_NATS, float(np.median(again_sizes)))
-        count, again_count = beyond(usual)
+        count, again_count = counts_beyond(usual)
         return cls(
             n=len(sizes),
             again_n=len(again_sizes),
@@ -408,7 +454,7 @@ class LogprobShift:
 
 
 def tripwire(trials: Iterable[ArmTrial]) -> LogprobShift | None:
-    """Return the tripwire of some prompts; None without log-probabilities."""
+    """Return the tripwire of some prompts, or None if there are no log-probabilities."""
     trials = list(trials)
     return LogprobShift.of(
         [nats for trial in trials if (nats := trial.nats) is not None],
@@ -417,18 +463,19 @@ def tripwire(trials: Iterable[ArmTrial]) -> LogprobShift | None:
 
 
 def worst_of(trials: Iterable[ArmTrial], usual: float) -> list[ArmTrial]:
-    """Return the prompts that changed most.
+    """Return the WORST prompts that changed most.
 
-    Lost ones come first, then less likely answers, then other texts. usual: nats a token by which
-    an answer may move that did not change.
+    Lost ones come first, then less likely answers, then short prompts.
+
+    usual: the limit in nats a token up to which a move is no change.
     """
-    changed = [
+    changed_trials = [
         trial
         for trial in trials
-        if trial.is_pair and (trial.lost > 0 or trial.difference or abs(trial.nats or 0.0) > usual)
+        if trial.is_pair and (trial.loss > 0 or trial.difference or abs(trial.nats or 0.0) > usual)
     ]
-    changed.sort(key=lambda trial: (-trial.lost, trial.nats or 0.0, trial.place[1]))
-    return changed[:WORST]
+    changed_trials.sort(key=lambda trial: (-trial.loss, trial.nats or 0.0, trial.place[1]))
+    return changed_trials[:WORST]
 
 
 def changes_by_cell(

@@ -49,13 +49,13 @@ from needlemap.stats.tested import is_untested
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import Resolved, resolve
 
-# Pairs if nothing else ends it.
+# The most pairs if nothing else ends an ab.
 MOST = 20_000
 # Pairs without --until.
 PAIRS = 200
 # vLLM's request field: prompts of other salts share no cache.
 SALT = "cache_salt"
-# A block is this part of what was asked before, so that whatever drifts meets both arms.
+# A block has one haystack for so many earlier ones, so that a drift meets both arms.
 _PART = 16
 # Haystacks of a family that the reference is asked twice of; after them one in four.
 YARDSTICK = 100
@@ -67,12 +67,12 @@ Settle = Callable[[dict[str, Any]], Mapping[str, Chosen]]
 
 @dataclass(frozen=True, slots=True)
 class AbOptions:
-    """What an ab is asked to do.
+    """The options of an ab.
 
     Attributes:
         arms: The reference, and the other arm.
         flags: Settings of both models and the limits.
-        settle: Returns what flags choose.
+        settle: Returns the preset's families under some flags.
         margin: The largest loss that is accepted, in points.
         pairs: The most pairs that are asked.
         decided: Whether a verdict ends the asking before that.
@@ -109,14 +109,14 @@ class Ab:
     """An ab on disk.
 
     Attributes:
-        asked: What it is asked to do.
+        options: Its options.
         folder: Its folder, with all families.
         seed: Fixes all prompts.
-        ways: For each arm and `again`, the settings of the preset's families, resolved.
+        ways: For each arm and `again`, the resolved settings of the preset's families.
         weighing: The same for answers that are given to be weighed; {} if none are.
     """
 
-    asked: AbOptions
+    options: AbOptions
     folder: Families
     seed: int
     ways: Mapping[str, Mapping[str, Resolved]]
@@ -124,77 +124,86 @@ class Ab:
     _folders: dict[str, RunFolder] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, asked: AbOptions, path: Path | None = None) -> Ab:
+    def of(cls, options: AbOptions, path: Path | None = None) -> Ab:
         """Start an ab, or resume the one in the folder.
 
-        path: the folder; None for a fresh one. Raises NeedlemapError if the folder holds another
-        ab, or the arms would be sent other prompts.
+        path: the folder; None for a fresh one.
+
+        Raises NeedlemapError if the folder holds another ab, or if the arms would be sent different
+        prompts.
         """
-        before = read_ab(path) if path and AB.is_in(path) else None
-        seed = before.seed if before else _typed_seed(asked, randbits(SEED_BITS))
-        ways = {arm.name: _resolved(asked, arm, seed, arm.name) for arm in asked.arms}
-        first = next(iter(ways.values()))
-        ways[AGAIN] = _resolved(asked, asked.arms[0], seed, AGAIN) if _salt(asked) else first
+        earlier = read_ab(path) if path and AB.is_in(path) else None
+        seed = earlier.seed if earlier else _seed_of(options, randbits(SEED_BITS))
+
+        ways = {arm.name: _families_of(options, arm, seed, arm.name) for arm in options.arms}
+        reference_families = next(iter(ways.values()))
+        ways[AGAIN] = reference_families
+        if _salt(options):
+            ways[AGAIN] = _families_of(options, options.arms[0], seed, AGAIN)
         weighing = {}
-        if asked.weigh:
-            weighing = {arm: _weighing(families) for arm, families in ways.items()}
-        names = [f"{arm}-{family}" for arm in ways for family in first]
-        names += [f"{arm}-{family}{WEIGHED}" for arm in weighing for family in first]
-        path = path or fresh_folder(next(iter(first.values())).settings, "ab")
+        if options.weigh:
+            weighing = {arm: _weighing_families(families) for arm, families in ways.items()}
+
+        names = [f"{arm}-{family}" for arm in ways for family in reference_families]
+        names += [f"{arm}-{family}{WEIGHED}" for arm in weighing for family in reference_families]
+        path = path or fresh_folder(next(iter(reference_families.values())).settings, "ab")
         ab = cls(
-            asked,
+            options,
             Families(path, "ab", tuple(names)),
             seed=seed,
             ways=ways,
             weighing=weighing,
         )
-        if before is not None:
-            _check_fixed(ab, before)
+        if earlier is not None:
+            _check_same(ab, earlier)
         ab.check_prompts()
         return ab
 
     @property
     def families(self) -> tuple[str, ...]:
         """Return the names of the preset's families."""
-        return tuple(self.first)
+        return tuple(self.reference_families)
 
     @property
-    def first(self) -> Mapping[str, Resolved]:
+    def reference_families(self) -> Mapping[str, Resolved]:
         """Return the reference's families, by name."""
-        return self.ways[self.asked.arms[0].name]
+        return self.ways[self.options.arms[0].name]
 
     def grids(self) -> list[tuple[list[int], list[float]]]:
         """Return the lengths and depths of each family."""
         return [
             (list(resolved.grid.lengths), list(resolved.grid.depths))
-            for resolved in self.first.values()
+            for resolved in self.reference_families.values()
         ]
 
     @property
     def depths(self) -> int:
-        """Return the prompts of one haystack of each family, together."""
-        return sum(len(self.depths_of(resolved.grid, 0)) for resolved in self.first.values())
+        """Return the number of prompts about one haystack, summed over the families."""
+        return sum(
+            len(self.depths_of(resolved.grid, 0)) for resolved in self.reference_families.values()
+        )
 
     def depths_of(self, grid: Grid, number: int) -> tuple[float, ...]:
-        """Return the depths of one haystack: all, or one in turn if a verdict ends the asking."""
-        if not self.asked.decided:
+        """Return the depths of a haystack: all, or one in turn if a verdict ends the asking."""
+        if not self.options.decided:
             return grid.depths
         turn = number // len(grid.lengths)
         return (grid.depths[turn % len(grid.depths)],)
 
     def untested(self) -> dict[str, frozenset[int]]:
-        """Return the lengths, by family, of which the reference gets under half right."""
+        """Return, by family, the lengths at which the reference gets under half right."""
         return {
             family: self._untested_lengths(family, resolved.grid.lengths)
-            for family, resolved in self.first.items()
+            for family, resolved in self.reference_families.items()
         }
 
     def _untested_lengths(self, family: str, lengths: Sequence[int]) -> frozenset[int]:
         scores = defaultdict[int, list[float]](list)
-        for record in self.records(self.asked.arms[0].name, family):
+        for record in self.records(self.options.arms[0].name, family):
             if record.score is not None:
                 scores[record.length_tokens].append(record.score)
-        all_scores = [score for part in scores.values() for score in part]
+
+        all_scores = [score for length_scores in scores.values() for score in length_scores]
         if is_untested(len(all_scores), sum(all_scores)):
             return frozenset(lengths)
         return frozenset(
@@ -203,12 +212,12 @@ class Ab:
 
     @property
     def haystacks(self) -> int:
-        """Return the most haystacks of each family that are asked."""
-        return ceil(self.asked.pairs / self.depths)
+        """Return how many haystacks of each family may be asked about."""
+        return ceil(self.options.pairs / self.depths)
 
     @property
     def most_pairs(self) -> int:
-        """Return the most pairs that are asked, as haystacks are asked whole."""
+        """Return how many pairs may be asked: those of whole haystacks."""
         return self.haystacks * self.depths
 
     def experiment(
@@ -216,9 +225,10 @@ class Ab:
     ) -> Experiment:
         """Return the trials of some haystacks, each of which has one of the lengths, in turn.
 
-        A prompt that an earlier haystack came to as well counts for that one. Asked for again in
-        another one, an answer that was lost would have no partner in the other arm. weigh: only
-        those that the reference answered, with that answer as the one to weigh.
+        If an earlier haystack has the same prompt, the prompt counts for that one: if it were
+        retried in another haystack, a lost answer would have no partner in the other arm.
+
+        weigh: return only the trials that the reference answered, with its answer to be weighed.
         """
         resolved = (self.weighing if weigh else self.ways)[arm][family]
         lengths = resolved.grid.lengths
@@ -228,7 +238,7 @@ class Ab:
             grids.append((number, Grid((lengths[number % len(lengths)],), depths)))
         experiment = replace(prepare_haystacks(resolved, grids), grid=resolved.grid)
         if weigh:
-            return with_answers(experiment, self.records(self.asked.arms[0].name, family))
+            return with_answers(experiment, self.records(self.options.arms[0].name, family))
         places = {record.key: place_of(record) for record in self.records(arm, family)}
         trials = [
             trial
@@ -237,21 +247,24 @@ class Ab:
         ]
         return replace(experiment, trials=tuple(trials))
 
-    def tested(
+    def tested_haystacks(
         self, family: str, numbers: Iterable[int], untested: Mapping[str, Collection[int]]
     ) -> list[int]:
-        """Return the haystacks whose length of a family is tested."""
-        lengths, left_out = self.first[family].grid.lengths, untested[family]
-        return [number for number in numbers if lengths[number % len(lengths)] not in left_out]
+        """Return the haystacks of a family whose lengths are tested."""
+        lengths = self.reference_families[family].grid.lengths
+        untested_lengths = untested[family]
+        return [
+            number for number in numbers if lengths[number % len(lengths)] not in untested_lengths
+        ]
 
     def check_prompts(self) -> None:
         """Raise SettingsError if the arms would not be sent the same prompts."""
-        reference, other = (arm.name for arm in self.asked.arms)
+        reference, other = (arm.name for arm in self.options.arms)
         for family in self.families:
             reference_trials = self.experiment(reference, family, [0]).trials
             other_trials = self.experiment(other, family, [0]).trials
-            for first, second in zip(reference_trials, other_trials, strict=True):
-                if not asks_same(first.prompt, second.prompt):
+            for trial, other_trial in zip(reference_trials, other_trials, strict=True):
+                if not asks_same(trial.prompt, other_trial.prompt):
                     raise SettingsError(
                         f"'{reference}' and '{other}' would get other prompts: their vocabularies "
                         "or templates differ. Give one --tokenizer and one --template for both."
@@ -266,22 +279,22 @@ class Ab:
             raise concurrent_start_error(self.folder.path)
 
     def keep(self, findings: Mapping[str, Any]) -> None:
-        """Write ab.json. findings: what was found, as its document has it."""
+        """Write ab.json with some findings, in the form of its document."""
         file = AbFile(
             seed=self.seed,
-            margin=self.asked.margin,
-            arms=list(self.asked.arms),
+            margin=self.options.margin,
+            arms=list(self.options.arms),
             families=list(self.families),
             grids=self.grids(),
-            until_decided=self.asked.decided,
-            scope=self.asked.scope,
+            until_decided=self.options.decided,
+            scope=self.options.scope,
             findings=Findings.model_validate(findings),
         )
         AB.write(self.folder.path, file)
 
     def trios(self) -> list[ArmTrial]:
-        """Return all that was asked so far."""
-        arms = [*(arm.name for arm in self.asked.arms), AGAIN]
+        """Return all prompts that were sent so far, with their records."""
+        arms = [*(arm.name for arm in self.options.arms), AGAIN]
         kinds = [(arm, kind) for kind in ("", WEIGHED) for arm in arms]
         return trios(
             {
@@ -290,13 +303,13 @@ class Ab:
             }
         )
 
-    def judged(self) -> ArmsLoss:
-        """Return what the answers so far come to."""
+    def judge(self) -> ArmsLoss:
+        """Return the loss by the answers so far."""
         return judge_arms(
             self.trios(),
-            self.asked.margin / 100,
-            wanted=self.asked.scope,
-            stops=self.asked.decided,
+            self.options.margin / 100,
+            wanted=self.options.scope,
+            stops=self.options.decided,
         )
 
     def records(self, arm: str, family: str) -> list[Record]:
@@ -308,8 +321,8 @@ class Ab:
         return latest_records(folder.records()) if folder.exists else []
 
 
-def _weighing(families: Mapping[str, Resolved]) -> dict[str, Resolved]:
-    """Return families in which answers are given to be weighed."""
+def _weighing_families(families: Mapping[str, Resolved]) -> dict[str, Resolved]:
+    """Return the same families with settings by which answers are given to be weighed."""
     changes = {"scorer": "logprob", "scorer_options": {}}
     return {
         name: resolve(family.settings.model_copy(update=changes))
@@ -317,30 +330,35 @@ def _weighing(families: Mapping[str, Resolved]) -> dict[str, Resolved]:
     }
 
 
-def _typed_seed(asked: AbOptions, seed: int) -> int:
-    """Return the seed that was typed, or else this one. Raises SettingsError."""
-    return checked({"seed": asked.flags.get("seed", seed)}, COMMAND).seed
+def _seed_of(options: AbOptions, default: int) -> int:
+    """Return the typed seed, or else the default. Raises SettingsError if it is invalid."""
+    return checked({"seed": options.flags.get("seed", default)}, COMMAND).seed
 
 
-def _salt(asked: AbOptions) -> str:
-    """Return what keeps a server's cached prefixes apart, if the user sends it."""
-    return str(asked.flags.get("request", {}).get(SALT, ""))
+def _salt(options: AbOptions) -> str:
+    """Return the salt by which a server keeps cached prefixes apart; '' if the user sends none."""
+    return str(options.flags.get("request", {}).get(SALT, ""))
 
 
-def _resolved(asked: AbOptions, arm: Arm, seed: int, name: str) -> dict[str, Resolved]:
-    """Return one arm's families, under a salt of their own. Raises SettingsError."""
-    flags = {**asked.flags, "model": arm.model, "label": arm.name, "seed": seed, "canary": False}
+def _families_of(options: AbOptions, arm: Arm, seed: int, name: str) -> dict[str, Resolved]:
+    """Return one arm's families, under a salt of their own.
+
+    Raises SettingsError if the preset's families cannot be those of an ab.
+    """
+    flags = {**options.flags, "model": arm.model, "label": arm.name, "seed": seed, "canary": False}
     flags = logprobs_setting(arm.model) | flags
     if not backend_or_default(arm.model.partition("/")[0]).streams:
         # It is for the other arm: an answer is the same however it is sent.
         flags.pop("stream", None)
     if arm.base_url:
         flags["base_url"] = arm.base_url
-    salt = _salt(asked)
+    salt = _salt(options)
     if salt:
         flags["request"] = {**flags["request"], SALT: f"{salt}-{name}"}
+
     families = {}
-    for rank, (task_name, settings) in enumerate(only_model(asked.settle(flags)).families.items()):
+    chosen = only_model(options.settle(flags))
+    for rank, (task_name, settings) in enumerate(chosen.families.items()):
         if settings.mode in GRID_MODES or settings.seek is not None or settings.until:
             raise SettingsError("ab asks haystacks one by one: leave mode, seek and until out.")
         if settings.order == "listed":
@@ -362,20 +380,20 @@ def _resolved(asked: AbOptions, arm: Arm, seed: int, name: str) -> dict[str, Res
     return families
 
 
-def _check_fixed(ab: Ab, before: AbFile) -> None:
-    """Raise NeedlemapError if a folder's ab is another one."""
-    asked, path = ab.asked, ab.folder.path
-    if before.margin != asked.margin:
+def _check_same(ab: Ab, earlier: AbFile) -> None:
+    """Raise NeedlemapError if the folder's earlier ab has other options."""
+    options, path = ab.options, ab.folder.path
+    if earlier.margin != options.margin:
         raise NeedlemapError(
-            f"'{path}' has a margin of {before.margin:g} points, fixed beforehand. Type --margin "
-            f"{before.margin:g}, or give another folder with -o."
+            f"'{path}' has a margin of {earlier.margin:g} points, fixed beforehand. Type --margin "
+            f"{earlier.margin:g}, or give another folder with -o."
         )
-    if [arm.name for arm in before.arms] != [arm.name for arm in asked.arms]:
-        names = " and ".join(arm.name for arm in before.arms)
+    if [arm.name for arm in earlier.arms] != [arm.name for arm in options.arms]:
+        names = " and ".join(arm.name for arm in earlier.arms)
         raise NeedlemapError(
             f"'{path}' has the arms {names}. Type these, or give another folder with -o."
         )
-    if before.grids != ab.grids() or _typed_seed(asked, before.seed) != before.seed:
+    if earlier.grids != ab.grids() or _seed_of(options, earlier.seed) != earlier.seed:
         raise NeedlemapError(
             f"'{path}' has other lengths, depths or seed. Give another folder with -o."
         )
@@ -388,7 +406,7 @@ class ArmsInBlocks:
 
     Attributes:
         ab: The ab on disk.
-        stopped: Why some trials were not asked; '' if all were.
+        stopped: Why some trials were not sent; '' if all were.
 
     Args:
         observer: Shown how each family is asked.
@@ -408,14 +426,14 @@ class ArmsInBlocks:
         self.stopped = ""
         self._campaign = Campaign(map(ab.folder.folder, ab.folder.names), make, observer)
         self._is_limited = False
-        self._failures = {arm.name: Failures(gone=ARM_GONE) for arm in ab.asked.arms}
-        # By arm, why it answers no more.
+        self._failures = {arm.name: Failures(gone=ARM_GONE) for arm in ab.options.arms}
+        # The reason by arm, for arms that no longer answer.
         self._gone = dict[str, str]()
-        # By arm, family and haystack, how often lost answers were asked for again.
-        self._again = Counter[tuple[str, str, int]]()
+        # How often lost answers were retried, by arm, family and haystack.
+        self._retries = Counter[tuple[str, str, int]]()
 
     async def run(self) -> list[ArmTrial]:
-        """Return all that was asked. Raises NeedlemapError if both arms are gone."""
+        """Send all blocks, and return the prompts. Raises NeedlemapError if both arms are gone."""
         self.ab.begin()
         async with self._campaign:
             try:
@@ -423,7 +441,7 @@ class ArmsInBlocks:
             except LimitReached as error:
                 # While prompts were built.
                 self._stop_at_limit(error)
-        if len(self._gone) == len(self.ab.asked.arms):
+        if len(self._gone) == len(self.ab.options.arms):
             raise NeedlemapError(f"No arm answers. {self._why_gone()}")
         return self.ab.trios()
 
@@ -432,8 +450,8 @@ class ArmsInBlocks:
         self._is_limited = True
 
     def _why_gone(self) -> str:
-        """Return why each arm ended, in the arms' order, once if the reason is the same."""
-        reasons = {arm.name: self._gone[arm.name] for arm in self.ab.asked.arms}
+        """Return why the arms no longer answer, in their order; a reason that both share, once."""
+        reasons = {arm.name: self._gone[arm.name] for arm in self.ab.options.arms}
         if len(set(reasons.values())) == 1:
             (reason,) = set(reasons.values())
             return f"{' and '.join(reasons)}: {reason}"
@@ -442,73 +460,79 @@ class ArmsInBlocks:
     async def _ask_blocks(self) -> None:
         ab = self.ab
         number = first_open(ab)
-        loss = ab.judged()
+        loss = ab.judge()
         self.tell(loss)
         while number < ab.haystacks and not self.stopped:
-            if ab.asked.decided and _ends(loss):
+            if ab.options.decided and _is_final(loss):
                 break
-            await self._ask_lost_again(range(number))
+
+            await self._retry_lost(range(number))
             untested = ab.untested()
             if all(
-                untested[name] == set(resolved.grid.lengths) for name, resolved in ab.first.items()
+                untested[name] == set(resolved.grid.lengths)
+                for name, resolved in ab.reference_families.items()
             ):
-                reference = ab.asked.arms[0].name
+                reference = ab.options.arms[0].name
                 self.stopped = f"'{reference}' gets under half of the prompts right everywhere"
                 break
+
             stop = min(ab.haystacks, number + self._block_size(number))
             await self._ask_block(range(number, stop), untested)
             number = stop
-            loss = ab.judged()
-            if number == ab.haystacks or (ab.asked.decided and _ends(loss)):
-                while not self.stopped and await self._ask_lost_again(range(number)):
-                    loss = ab.judged()
+            loss = ab.judge()
+            if number == ab.haystacks or (ab.options.decided and _is_final(loss)):
+                while not self.stopped and await self._retry_lost(range(number)):
+                    loss = ab.judge()
             self.tell(loss)
 
     async def _ask_block(self, numbers: range, untested: Mapping[str, Collection[int]]) -> None:
-        """Ask all arms some haystacks of each family, in an order that the seed fixes."""
+        """Send all arms some haystacks of each family, in an order that the seed fixes."""
         ab = self.ab
-        arms = [*(arm.name for arm in ab.asked.arms), AGAIN]
+        arms = [*(arm.name for arm in ab.options.arms), AGAIN]
         for family in ab.families:
             order = list(arms)
             Random(f"{ab.seed}:{numbers.start}:{family}").shuffle(order)
-            tested = ab.tested(family, numbers, untested)
+            haystacks = ab.tested_haystacks(family, numbers, untested)
             for arm in order:
-                await self._ask_arm(arm, family, tested)
+                await self._ask_arm(arm, family, haystacks)
             if ab.weighing:
                 for arm in order:
-                    await self._ask_arm(arm, family, tested, weigh=True)
+                    await self._ask_arm(arm, family, haystacks, weigh=True)
 
-    async def _ask_lost_again(self, numbers: range) -> bool:
-        """Ask again for the answers that one arm lost, at most AGAINS times each.
+    async def _retry_lost(self, numbers: range) -> bool:
+        """Retry the prompts whose answers an arm lost, at most AGAINS times each.
 
-        Time-outs alone must not make a difference between two arms. Returns True if there were any.
+        Time-outs alone must not make a difference between two arms. Return True if any prompt was
+        sent again.
         """
         has_asked = False
         for family in self.ab.families:
-            for arm in self.ab.asked.arms:
-                lost = self._lost(arm.name, family, numbers)
-                if not lost or self._is_limited or arm.name in self._gone:
+            for arm in self.ab.options.arms:
+                haystacks = self._haystacks_to_retry(arm.name, family, numbers)
+                if not haystacks or self._is_limited or arm.name in self._gone:
                     continue
                 has_asked = True
-                self._again.update((arm.name, family, number) for number in lost)
-                experiment = self.ab.experiment(arm.name, family, lost)
+                self._retries.update((arm.name, family, number) for number in haystacks)
+                experiment = self.ab.experiment(arm.name, family, haystacks)
                 outcome = await self._ask(f"{arm.name}-{family}", arm.name, experiment)
                 if outcome is not None and outcome.stopped:
                     self._stop_at_limit(outcome.stopped)
         return has_asked
 
-    def _lost(self, arm: str, family: str, numbers: Iterable[int]) -> list[int]:
-        """Return the haystacks of which an arm's answers were lost and may be asked for again."""
+    def _haystacks_to_retry(self, arm: str, family: str, numbers: Iterable[int]) -> list[int]:
+        """Return the haystacks of which an arm lost answers that may be retried."""
         lost = {record.repeat for record in self.ab.records(arm, family) if not record.scored}
         return [
             number
             for number in sorted(lost.intersection(numbers))
-            if self._again[arm, family, number] < AGAINS
+            if self._retries[arm, family, number] < AGAINS
         ]
 
     def _block_size(self, number: int) -> int:
-        """Return the haystacks of a block: a part of those before, and as many as keep all
-        requests busy."""
+        """Return the number of haystacks of a block, which starts at a haystack.
+
+        It is a part of the number of those before, and enough for all concurrent requests.
+        """
         sizes = [
             ceil(resolved.workers / len(self.ab.depths_of(resolved.grid, 0)))
             for resolved in self.ab.ways[AGAIN].values()
@@ -518,7 +542,7 @@ class ArmsInBlocks:
     async def _ask_arm(
         self, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False
     ) -> None:
-        """Ask one arm one family's haystacks, unless a limit was met or it answers no more."""
+        """Send one arm one family's haystacks, unless a limit was met or it no longer answers."""
         numbers = list(numbers)
         if arm == AGAIN:
             numbers = [
@@ -536,7 +560,7 @@ class ArmsInBlocks:
             self._take(server, outcome)
 
     async def _ask(self, name: str, server: str, experiment: Experiment) -> Outcome | None:
-        """Ask the trials of a family, and return how that ended; None if nothing was left to ask.
+        """Send the trials of a family, and return the outcome; None if all were sent before.
 
         name: the family's. server: the arm that answers.
         """
@@ -544,11 +568,11 @@ class ArmsInBlocks:
         return await FullGrid(session).ask(self._campaign, name, server)
 
     def _server(self, arm: str) -> str:
-        """Return the arm that answers: for `again` it is the reference."""
-        return self.ab.asked.arms[0].name if arm == AGAIN else arm
+        """Return the arm that answers: the reference for `again`, otherwise the arm itself."""
+        return self.ab.options.arms[0].name if arm == AGAIN else arm
 
     def _take(self, arm: str, outcome: Outcome) -> None:
-        """Stop if the end of a block shows a limit, or an arm that answers no more."""
+        """Stop if the outcome of a block shows a limit, or an arm that no longer answers."""
         failures = self._failures[arm]
         failures.take_batch(outcome)
         if outcome.stopped:
@@ -558,56 +582,53 @@ class ArmsInBlocks:
             self.stopped = self.stopped or f"'{arm}' answers no more: {failures.ended}"
 
 
-def _ends(arms: ArmsLoss) -> bool:
-    """Return True if further prompts are needless.
+def _is_final(arms: ArmsLoss) -> bool:
+    """Return True if further prompts cannot change the verdict.
 
-    A verdict is known, or missing answers keep it open.
+    Either it is decided, or missing answers keep it open.
     """
-    return arms.judged.is_decided or arms.judged.settled
+    return arms.loss.is_decided or arms.loss.settled
 
 
 def first_open(ab: Ab) -> int:
-    """Return the first incomplete haystack.
+    """Return the number of the first haystack whose trials were not all answered by both arms.
 
-    Of it an arm was asked fewer trials than another, or some failed. Haystacks that cannot be
-    tested are left aside.
+    Haystacks of untested lengths are skipped. If all others are complete, it is the number after
+    the last.
     """
     untested = ab.untested()
-    first = ab.haystacks
+    first_number = ab.haystacks
     for family in ab.families:
-        tested = set(ab.tested(family, range(first), untested))
-        whole = _whole_haystacks(ab, family)
-        first = next(
-            (number for number in range(first) if number in tested and number not in whole),
-            first,
-        )
-    return first
+        tested = set(ab.tested_haystacks(family, range(first_number), untested))
+        complete = _complete_haystacks(ab, family)
+        first_number = min(tested - complete, default=first_number)
+    return first_number
 
 
-def _whole_haystacks(ab: Ab, family: str) -> set[int]:
+def _complete_haystacks(ab: Ab, family: str) -> set[int]:
     """Return the haystacks of which both arms answered all trials.
 
     Several depths may give one prompt, so the arms' own trials are counted, not the grid's cells.
     """
-    asked = Counter[int]()
-    scored = []
-    for arm in ab.asked.arms:
+    record_counts = Counter[int]()
+    score_counts = []
+    for arm in ab.options.arms:
         records = ab.records(arm.name, family)
-        asked |= Counter(record.repeat for record in records)
-        scored.append(Counter(record.repeat for record in records if record.scored))
+        record_counts |= Counter(record.repeat for record in records)
+        score_counts.append(Counter(record.repeat for record in records if record.scored))
     return {
         number
-        for number, count in asked.items()
-        if all(counts[number] == count for counts in scored)
+        for number, count in record_counts.items()
+        if all(counts[number] == count for counts in score_counts)
     }
 
 
 def with_answers(experiment: Experiment, records: Iterable[Record]) -> Experiment:
-    """Return the trials with an answer, which is the one to weigh.
+    """Return the trials that have an answer in some records, with that answer to be weighed.
 
-    It is for servers that return no log-probabilities of their answers, and for changes of the
-    prefill. An answer is weighed after its prompt, whole, in one pass if the server repeats prompts
-    with log-probabilities, else token by token (`models/likelihood.py` tries which).
+    This is for servers that return no log-probabilities of their answers, and for changes of the
+    prefill. An answer is weighed after its prompt: in one pass if the server repeats prompts with
+    log-probabilities, otherwise token by token (`models/likelihood.py` tries which).
     """
     answers = {place_of(record): record.answer for record in records if record.answer}
     trials = []

@@ -71,7 +71,9 @@ PLAN = (
 
 
 def parse_until(typed: str | None) -> tuple[int, bool]:
-    """Return the most pairs, and whether a verdict ends it before. Raises SettingsError.
+    """Return the most pairs, and whether an earlier verdict ends an ab.
+
+    Raises SettingsError if --until is neither 'decided' nor a number of pairs.
 
     >>> parse_until("decided"), parse_until("500"), parse_until(None)
     ((20000, True), (500, False), (200, False))
@@ -89,11 +91,13 @@ def parse_until(typed: str | None) -> tuple[int, bool]:
     return int(typed), False
 
 
-def typed_arms(typed: AbFlags, model: str) -> tuple[tuple[Arm, Arm], dict[str, str]]:
-    """Return both arms, and the commands that start some of them.
+def parse_arms(typed: AbFlags, model: str) -> tuple[tuple[Arm, Arm], dict[str, str]]:
+    """Return both arms, and by arm the commands that start their servers.
 
-    An arm that is started gets its address then. model: of the arms that are addresses. Raises
-    SettingsError.
+    An arm with a command gets its address when the server is started.
+
+    model: the model of the arms that are addresses. Raises SettingsError if there are not two
+    arms, or if one is not valid.
     """
     arms = [Arm.of(text, model) for text in typed.arm or ()]
     commands = dict[str, str]()
@@ -117,13 +121,14 @@ def typed_arms(typed: AbFlags, model: str) -> tuple[tuple[Arm, Arm], dict[str, s
 def ab_command(
     typed: AbFlags, flags: Mapping[str, Any], settle: Settle, plain: Settle | None = None
 ) -> int:
-    """Ask until the verdict, and print it. Return the exit code.
+    """Send prompts until the verdict, and print it. Return the exit code.
 
-    settle: returns what flags choose. plain: the same without a preset, if none was typed.
+    settle: returns the preset's families under some flags. plain: the same without a preset; None
+        if a preset was typed.
     """
-    arms, commands = typed_arms(typed, flags.get("model", ""))
+    arms, commands = parse_arms(typed, flags.get("model", ""))
     pairs, decided = parse_until(typed.until)
-    asked = AbOptions(
+    options = AbOptions(
         arms,
         flags,
         settle=settle,
@@ -134,24 +139,25 @@ def ab_command(
         scope=scope_of(typed.scope),
     )
     if typed.plan:
-        first, second = (_named(arm, flags) for arm in arms)
-        with_names = replace(asked, arms=(first, second))
-        return plan_ab(with_gauge(with_names, plain, typed.gauge), typed)
+        reference, other = (_find_arm_model(arm, flags) for arm in arms)
+        with_models = replace(options, arms=(reference, other))
+        return plan_ab(with_gauge(with_models, plain, typed.gauge), typed)
     if commands and typed.out is None:
         raise SettingsError("--arm-command keeps what servers say: name a folder with -o.")
+
     with terminable() as ending, ExitStack() as stack:
         if typed.out is not None:
             stack.enter_context(hold_folder(typed.out))
         try:
-            reach = partial(_reached, flags=flags, commands=commands, out=typed.out, stack=stack)
-            first, second = map(reach, asked.arms)
+            reach = partial(_reach_arm, flags=flags, commands=commands, out=typed.out, stack=stack)
+            reference, other = map(reach, options.arms)
             are_gauges = typed.gauge
             if are_gauges is None and plain is not None:
-                are_gauges = all(is_gauge(arm, flags) for arm in (first, second)) or None
-            reached = replace(asked, arms=(first, second))
-            return _run_ab(with_gauge(reached, plain, are_gauges), typed, ending)
+                are_gauges = all(is_gauge(arm, flags) for arm in (reference, other)) or None
+            with_models = replace(options, arms=(reference, other))
+            return _run_ab(with_gauge(with_models, plain, are_gauges), typed, ending)
         except KeyboardInterrupt:
-            # While a server was started.
+            # The interrupt came while a server was started.
             return ending.code
 
 
@@ -162,34 +168,37 @@ def is_gauge(arm: Arm, flags: Mapping[str, Any]) -> bool:
     return answers_as_the_gauge(arm.base_url, arm.model.partition("/")[2], sent_with(flags))
 
 
-def with_gauge(asked: AbOptions, plain: Settle | None, are_gauges: bool | None) -> AbOptions:
-    """Return an ab with the gauge's settings, if both arms are it and no preset was typed."""
-    if not arms_of_the_gauge(asked.arms, are_gauges) or plain is None:
-        return asked
-    arms = " and ".join(arm.name for arm in asked.arms)
+def with_gauge(options: AbOptions, plain: Settle | None, are_gauges: bool | None) -> AbOptions:
+    """Return an ab's options, with the gauge's settings if both arms are the gauge.
+
+    If a preset was typed, they are returned unchanged.
+    """
+    if not arms_of_the_gauge(options.arms, are_gauges) or plain is None:
+        return options
+    arms = " and ".join(arm.name for arm in options.arms)
     tell(f"note: {arms} are taken for needlemap's gauge, with its needle. Otherwise: --no-gauge")
-    return replace(asked, flags=ab_settings(asked.flags), settle=plain)
+    return replace(options, flags=ab_settings(options.flags), settle=plain)
 
 
-def _reached(
+def _reach_arm(
     arm: Arm,
     flags: Mapping[str, Any],
     commands: Mapping[str, str],
     out: Path | None,
     stack: ExitStack,
 ) -> Arm:
-    """Return an arm whose server can be reached, started if there is a command for it."""
+    """Start an arm's server if there is a command for it. Return the arm with address and model."""
     if arm.name in commands and out is not None:
         make_folder(out)
         log = out / f"server-{arm.name}.log"
         server = started(commands[arm.name], log, name=f"Arm '{arm.name}'")
         with clock().stopped():
             arm = replace(arm, base_url=stack.enter_context(server))
-    return _named(arm, flags)
+    return _find_arm_model(arm, flags)
 
 
-def _named(arm: Arm, flags: Mapping[str, Any]) -> Arm:
-    """Return an arm with the model that its server lists, if none was typed."""
+def _find_arm_model(arm: Arm, flags: Mapping[str, Any]) -> Arm:
+    """Return an arm with its model: the typed one, or else the one that its server lists."""
     if arm.model:
         return arm
     with naming(f"Arm '{arm.name}'"):
@@ -197,13 +206,14 @@ def _named(arm: Arm, flags: Mapping[str, Any]) -> Arm:
     return replace(arm, model=served(name), base_url=address)
 
 
-def _run_ab(asked: AbOptions, typed: AbFlags, ending: Ending) -> int:
-    """Ask the pairs, and print what was found. Return the exit code."""
-    ab = Ab.of(asked, typed.out)
+def _run_ab(options: AbOptions, typed: AbFlags, ending: Ending) -> int:
+    """Send the pairs, and print the findings. Return the exit code."""
+    ab = Ab.of(options, typed.out)
     check_origin(ab.folder.path, typed.trust_run, ab.folder.names)
-    path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
+    path, quiet = ab.folder.path, bool(options.flags.get("quiet"))
     if not quiet:
-        tell("\n".join([most_line(ab), *_many_depths(ab)]))
+        tell("\n".join([cost_line(ab), *_depth_notes(ab)]))
+
     observer = FailuresObserver(ab.folder)
     with hold_folder(path):
         blocks = ArmsInBlocks(ab, observer, AbProgress(quiet))
@@ -213,22 +223,25 @@ def _run_ab(asked: AbOptions, typed: AbFlags, ending: Ending) -> int:
         trials = ab.trios()
     else:
         say_stopped(blocks.stopped, path)
-    records = [record for row in trials for record in (row.first, row.second, row.again)]
+
+    records = [
+        record for trial in trials for record in (trial.reference, trial.other, trial.repeat)
+    ]
     for line in list_unknown(record.finish for record in records if record is not None):
         tell(line)
-    code = show_found(ab, trials, typed)
+    code = show_findings(ab, trials, typed)
     return ending.code if is_interrupted else code
 
 
-def most_of(ab: Ab) -> tuple[int, float | None]:
-    """Return what an ab costs at most, in tokens and dollars; None if a price is not known."""
+def highest_cost(ab: Ab) -> tuple[int, float | None]:
+    """Return the highest cost of an ab in tokens and in dollars; None if a price is not known."""
     tokens = 0
     prices = list[float | None]()
     for arm, families in [*ab.ways.items(), *ab.weighing.items()]:
         haystacks = ab.haystacks
         if arm == AGAIN:
-            further = max(0, haystacks - YARDSTICK)
-            haystacks = min(haystacks, YARDSTICK) + further // YARDSTICK_STEP
+            haystacks_beyond = max(0, haystacks - YARDSTICK)
+            haystacks = min(haystacks, YARDSTICK) + haystacks_beyond // YARDSTICK_STEP
         for resolved in families.values():
             grid, settings = resolved.grid, resolved.settings
             mean_length = sum(grid.lengths) / len(grid.lengths)
@@ -239,34 +252,38 @@ def most_of(ab: Ab) -> tuple[int, float | None]:
     return tokens, summed(prices)
 
 
-def most_line(ab: Ab) -> str:
-    """Return what an ab asks, and what it costs at most."""
-    tokens, usd = most_of(ab)
-    names = [arm.name for arm in ab.asked.arms]
+def cost_line(ab: Ab) -> str:
+    """Return the line that names the pairs of an ab and its highest cost."""
+    tokens, usd = highest_cost(ab)
+    names = [arm.name for arm in ab.options.arms]
     price = "" if usd is None else f", {dollars(usd)} dollars"
-    until = "until a verdict" if ab.asked.decided else "whatever the verdict"
+    until = "until a verdict" if ab.options.decided else "whatever the verdict"
     return (
         f"ab: {' and '.join(names)}, {counted(ab.most_pairs, 'pair')} at most, {until}: up to "
-        f"{short(tokens)} prompt tokens{price}, {names[0]} being asked twice{_one_prompt(ab)}"
+        f"{short(tokens)} prompt tokens{price}, {names[0]} being asked twice{_one_depth_words(ab)}"
     )
 
 
-def _one_prompt(ab: Ab) -> str:
-    """Return what one prompt a haystack costs, compared with prompts at all depths."""
-    if not ab.asked.decided:
+def _one_depth_words(ab: Ab) -> str:
+    """Return the cost of one prompt per haystack, compared with prompts at all depths.
+
+    If an ab asks at all depths, the result is ''.
+    """
+    if not ab.options.decided:
         return ""
-    alone = together = 0.0
-    for resolved in ab.first.values():
+    # Haystacks that are computed, counted in whole ones.
+    computed_alone = computed_together = 0.0
+    for resolved in ab.reference_families.values():
         depths = sorted(resolved.grid.depths)
-        alone += len(depths)
-        # After one text each prompt computes what lies after the needle of the one before.
-        together += len(depths) - sum(depths[:-1])
-    times = alone / together
+        computed_alone += len(depths)
+        # The server computes of each prompt only what follows the needle of the previous one.
+        computed_together += len(depths) - sum(depths[:-1])
+    times = computed_alone / computed_together
     return f"; one prompt a haystack, up to {times:.2f} times the tokens a prompt of all its depths"
 
 
-def _many_depths(ab: Ab) -> list[str]:
-    """Return a note on families whose haystacks are asked at many depths, for one bet each."""
+def _depth_notes(ab: Ab) -> list[str]:
+    """Return a note that fewer depths decide sooner, if haystacks are asked at many."""
     most = max(len(ab.depths_of(resolved.grid, 0)) for resolved in ab.ways[AGAIN].values())
     if most <= FEW_DEPTHS:
         return []
@@ -276,12 +293,12 @@ def _many_depths(ab: Ab) -> list[str]:
     ]
 
 
-def plan_ab(asked: AbOptions, typed: AbFlags) -> int:
-    """Print what would be asked and what that costs at most, and ask nothing. Return 0."""
-    ab = Ab.of(asked)
-    tokens, usd = most_of(ab)
+def plan_ab(options: AbOptions, typed: AbFlags) -> int:
+    """Print the prompts and the highest cost of an ab, and send nothing. Return 0."""
+    ab = Ab.of(options)
+    tokens, usd = highest_cost(ab)
     values = {
-        "arms": [arm.name for arm in asked.arms],
+        "arms": [arm.name for arm in options.arms],
         "families": ab.families,
         "pairs": ab.most_pairs,
         "haystacks": ab.haystacks * len(ab.families),
@@ -296,40 +313,41 @@ def plan_ab(asked: AbOptions, typed: AbFlags) -> int:
                 "depths": len(resolved.grid.depths),
             }
         )
-        for family, resolved in ab.ways[asked.arms[0].name].items()
+        for family, resolved in ab.reference_families.items()
     )
-    table = Table("", PLAN, rows, after="\n".join([most_line(ab), *_many_depths(ab)]))
+    table = Table("", PLAN, rows, after="\n".join([cost_line(ab), *_depth_notes(ab)]))
     show_finding(Report("ab", "what is asked", (*keyed(values), table)), typed)
     return 0
 
 
-def show_found(ab: Ab, trials: Sequence[ArmTrial], typed: AbFlags) -> int:
-    """Print and keep what was found. Return the exit code."""
-    asked, path = ab.asked, ab.folder.path
+def show_findings(ab: Ab, trials: Sequence[ArmTrial], typed: AbFlags) -> int:
+    """Write the findings to ab.json, and print them. Return the exit code."""
+    options, path = ab.options, ab.folder.path
+    reference, other = options.arms
     report = ab_report(
         path,
-        (asked.arms[0].name, asked.arms[1].name),
+        (reference.name, other.name),
         trials,
-        margin=asked.margin,
+        margin=options.margin,
         most=ab.most_pairs,
-        stops=asked.decided,
-        wanted=asked.scope,
+        stops=options.decided,
+        wanted=options.scope,
     )
     ab.keep(to_json(report))
     return show_finding(report, typed, path)
 
 
 class AbProgress:
-    """Prints every few seconds how the pairs stand."""
+    """Prints the pairs that were lost and gained, every few seconds."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
         self._shown_s = monotonic()
 
     def __call__(self, arms: ArmsLoss) -> None:
-        """Hear of the loss after a block."""
+        """Print the loss after a block, unless the last line is recent."""
         if self._quiet or monotonic() - self._shown_s < EVERY_S:
             return
         self._shown_s = monotonic()
-        loss = arms.judged
+        loss = arms.loss
         tell(f"{counted(loss.n, 'pair')}: {loss.lost} lost, {loss.gained} gained, {loss.word}")

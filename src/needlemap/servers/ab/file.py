@@ -41,7 +41,10 @@ class Arm:
 
     @classmethod
     def of(cls, typed: str, model: str) -> Arm:
-        """Read NAME=URL or NAME=MODEL. model: of an address. Raises SettingsError."""
+        """Return the arm that NAME=URL or NAME=MODEL describes.
+
+        model: the model at an address. Raises SettingsError if the text is neither.
+        """
         name, equals, value = typed.partition("=")
         if not equals or not value or not NAME.fullmatch(name) or name == AGAIN:
             raise SettingsError(
@@ -70,19 +73,19 @@ class WorstPrompt(BaseModel):
 
 
 class Findings(BaseModel):
-    """What an ab came to when it last ended, as its JSON document has it."""
+    """The findings of an ab when it last ended, in the form of its JSON document."""
 
     model_config = ConfigDict(extra="allow")
     worst: list[WorstPrompt] = []
 
 
 class AbFile(BaseModel):
-    """ab.json: what was fixed beforehand, and what was found.
+    """ab.json: the options that were fixed beforehand, and the findings.
 
     Attributes:
         grids: By family, lengths in tokens and depths as shares.
         until_decided: Whether a verdict ends the asking.
-        scope: What the verdict is to hold for.
+        scope: The haystacks that the verdict is to hold for: these, or new ones.
     """
 
     schema_version: int = 1
@@ -100,7 +103,7 @@ AB = DocumentKind("ab.json", "ab", AbFile, 1)
 
 
 def read_ab(path: Path) -> AbFile:
-    """Read ab.json. Raises NeedlemapError if there is none, or one that is not ours."""
+    """Read ab.json. Raises NeedlemapError if it is missing, or names no two arms and families."""
     file = AB.read(path)
     names = [*(arm.name for arm in file.arms), *file.families]
     if len(file.arms) != 2 or not all(map(NAME.fullmatch, names)):
@@ -111,10 +114,12 @@ def read_ab(path: Path) -> AbFile:
 
 
 def worst_of_ab(path: Path, arm: str | None = None) -> tuple[str, tuple[str, float, int]]:
-    """Return the folder and the place of the worst prompt.
+    """Return the folder name and the place of the worst prompt.
 
-    The folder is that of an arm's family; of the other arm if none is named. The place is length,
-    depth in percent, and repeat. Raises NeedlemapError.
+    The folder is that of the named arm's family, or of the other arm's if no arm is named. The
+    place is length, depth in percent, and repeat.
+
+    Raises SettingsError for an unknown arm, and NeedlemapError if there is no worst prompt.
     """
     file = read_ab(path)
     names = [side.name for side in file.arms]

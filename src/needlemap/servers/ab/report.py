@@ -96,15 +96,15 @@ SHIFT_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class AbFinding:
-    """What was asked of two arms, and what came of it.
+    """The prompts of two arms, and what was found.
 
     Attributes:
         path: The ab's folder.
         names: The names of the reference and the other arm.
-        trials: The prompts.
+        trials: The prompts with their records.
         arms: The loss.
-        tripwire: What log-probabilities say; None without them.
-        most: Pairs that it may ask; 0 if that is not known.
+        tripwire: How far log-probabilities moved; None without them.
+        most: The most pairs that it may ask; 0 if that is not known.
         stops: Whether a verdict ends it before.
     """
 
@@ -118,26 +118,26 @@ class AbFinding:
 
     @property
     def saved(self) -> int:
-        """Return the pairs that a verdict made needless."""
-        if not self.stops or not self.arms.judged.is_decided:
+        """Return the number of pairs that an early verdict made needless."""
+        if not self.stops or not self.arms.loss.is_decided:
             return 0
         return max(0, self.most - self.arms.prompts)
 
     @property
     def pairs(self) -> list[ArmTrial]:
-        """Return what both arms were asked, and one at least answered."""
+        """Return the prompts that both arms were sent and at least one answered."""
         return [trial for trial in self.trials if trial.is_pair]
 
     def report(self) -> Report:
         """Return the report."""
-        judged, (first, second) = self.arms.judged, self.names
-        verdict = verdict_of(judged, self.names)
+        loss, (reference, other) = self.arms.loss, self.names
+        verdict = verdict_of(loss, self.names)
         return Report(
             "ab",
-            f"{second} against {first}",
+            f"{other} against {reference}",
             (
                 Fact("ab", str(self.path)),
-                *keyed(loss_json(judged)),
+                *keyed(loss_json(loss)),
                 Fact("arms", list(self.names)),
                 *self._glance(),
                 Table("families", FAMILIES, tuple(self._families())),
@@ -146,7 +146,7 @@ class AbFinding:
                 *self._facts(),
             ),
             verdict,
-            (Claim(f"{second} against {first}", verdict.word),),
+            (Claim(f"{other} against {reference}", verdict.word),),
             tuple(self._curves()) if verdict.word in (FAIL, SUSPECT) else (),
         )
 
@@ -155,77 +155,82 @@ class AbFinding:
         if not self.pairs:
             return
         totals = FamilyChange.of(self.pairs)
-        for name, score in zip(self.names, (totals.first, totals.second), strict=True):
+        for name, score in zip(self.names, (totals.reference_mean, totals.other_mean), strict=True):
             yield Fact(value=f"{score_label(score)} %", head=name, note="mean of all pairs")
         note = f"{totals.gained} gained, of {counted(len(self.pairs), 'pair')}"
         yield Fact(value=f"{totals.lost} lost", head="Changed", note=note)
 
     def _curves(self) -> Iterator[Line]:
-        """Yield what each arm finds at each length."""
+        """Yield the mean scores of each arm by length."""
         by_length: dict[int, list[ArmTrial]] = {}
         for pair in self.pairs:
             by_length.setdefault(pair.place[1], []).append(pair)
         changes = {length: FamilyChange.of(pairs) for length, pairs in sorted(by_length.items())}
-        first, second = self.names
+        reference, other = self.names
         yield Line(
-            first,
-            {length: Mean(change.first, None, None) for length, change in changes.items()},
+            reference,
+            {length: Mean(change.reference_mean, None, None) for length, change in changes.items()},
         )
         yield Line(
-            second,
-            {length: Mean(change.second, None, None) for length, change in changes.items()},
+            other,
+            {length: Mean(change.other_mean, None, None) for length, change in changes.items()},
         )
 
     def _facts(self) -> Iterator[Fact]:
-        """Yield what the verdict rests on."""
-        arms, judged, pairs = self.arms, self.arms.judged, self.pairs
-        lost = sum(pair.lost > 0 for pair in pairs)
-        gained = sum(pair.lost < 0 for pair in pairs)
+        """Yield the facts that the verdict rests on."""
+        arms, loss, pairs = self.arms, self.arms.loss, self.pairs
+        lost = sum(pair.loss > 0 for pair in pairs)
+        gained = sum(pair.loss < 0 for pair in pairs)
         yield Fact("pairs", len(pairs), self._means_line() if pairs else "nothing was answered")
         yield from keyed({"lost": lost, "gained": gained, "saved": self.saved})
         yield Fact("failed", dict(zip(reversed(self.names), arms.failed, strict=True)))
-        yield Fact("haystacks", judged.new.n if judged.new else 0)
-        yield Fact("saturated", judged.saturated)
-        saved = f", {self.saved:,} saved by the verdict" if self.stops else ""
-        most = f"asked {arms.prompts:,} of at most {self.most:,} pairs{saved}"
-        yield Fact("asked", arms.prompts, most if self.most and pairs else "")
+        yield Fact("haystacks", loss.new.n if loss.new else 0)
+        yield Fact("saturated", loss.saturated)
+
+        saved_words = f", {self.saved:,} saved by the verdict" if self.stops else ""
+        sentence = f"asked {arms.prompts:,} of at most {self.most:,} pairs{saved_words}"
+        yield Fact("asked", arms.prompts, sentence if self.most and pairs else "")
+
         if not pairs:
             yield Fact("drift")
             yield Fact("log_probabilities")
             return
         yield self._drift()
-        for line in warnings_of(judged):
+        for line in warnings_of(loss):
             yield Fact(said=line, warns=True)
         yield self._nats()
 
     def _means_line(self) -> str:
-        """Return the pairs, both means, what was lost and gained, and what was not answered."""
-        first, second = self.names
-        totals, new = FamilyChange.of(self.pairs), self.arms.judged.new
+        """Return the line of the pairs: both means, lost, gained and unanswered prompts."""
+        reference, other = self.names
+        totals, new = FamilyChange.of(self.pairs), self.arms.loss.new
         failed = [
             f"{name} failed to answer {count} (counted as wrong in this line and the tables)"
-            for name, count in zip((second, first), self.arms.failed, strict=True)
+            for name, count in zip((other, reference), self.arms.failed, strict=True)
             if count
         ]
         means = (
             f"{counted(len(self.pairs), 'pair')} of {counted(new.n if new else 0, 'haystack')}: "
-            f"{first} {score_label(totals.first)} %, {second} {score_label(totals.second)} %, "
+            f"{reference} {score_label(totals.reference_mean)} %, "
+            f"{other} {score_label(totals.other_mean)} %, "
             f"{totals.lost} lost, {totals.gained} gained"
         )
         return "; ".join([means, *failed])
 
     def _drift(self) -> Fact:
-        """Return a change while it was asked."""
+        """Return the change of the loss during the ab."""
         drift = self.arms.drift
         if drift is None:
             return Fact("drift")
-        first, last = (f"{100 * loss + 0.0:.1f}" for loss in (drift.first, drift.last))
-        said = (
-            f"warning: changed while it was asked: the first third of the haystacks lost {first} "
-            f"points, the last third {last}"
+        # Adding 0.0 makes a negative zero positive.
+        first_points = f"{100 * drift.first_loss + 0.0:.1f}"
+        last_points = f"{100 * drift.last_loss + 0.0:.1f}"
+        sentence = (
+            "warning: changed while it was asked: the first third of the haystacks lost "
+            f"{first_points} points, the last third {last_points}"
         )
-        value = {"first_third": drift.first, "last_third": drift.last}
-        return Fact("drift", value, said, warns=True)
+        value = {"first_third": drift.first_loss, "last_third": drift.last_loss}
+        return Fact("drift", value, sentence, warns=True)
 
     def _nats(self) -> Fact:
         """Return how far log-probabilities moved."""
@@ -234,19 +239,20 @@ class AbFinding:
             return Fact(
                 key, said="log-probabilities: none that both arms tell; --weigh asks for them"
             )
-        ways = list(dict.fromkeys(way for row in self.trials if (way := row.way) is not None))
+
+        ways = list(dict.fromkeys(way for trial in self.trials if (way := trial.way) is not None))
         word = "moved: look at the worst prompts" if shift.tripped else "not moved"
-        said = (
+        sentence = (
             f"log-probabilities: {word}; {shift.beyond} of {shift.n} answers move by over "
             f"{shift.usual:.2g} nats a token, which {shift.again_beyond} of {shift.again_n} do "
             f"when {self.names[0]} is asked again; median {shift.median:.2g} against "
             f"{shift.again_median:.2g} ({'; '.join(WAYS[way] for way in ways)})"
         )
         value = {name: NATS.plain(getattr(shift, name)) for name in SHIFT_FIELDS}
-        return Fact(key, {"tripped": shift.tripped, **value, "ways": ways}, said)
+        return Fact(key, {"tripped": shift.tripped, **value, "ways": ways}, sentence)
 
     def _families(self) -> Iterator[Row]:
-        """Yield a row a family.
+        """Yield one row per family.
 
         p is adjusted for the other families (Holm 1979). The loss of a single family is the
         verdict's.
@@ -259,18 +265,18 @@ class AbFinding:
         for (name, change), p in zip(changes.items(), adjusted, strict=True):
             values = {
                 "family": name,
-                "reference": change.first,
-                "other": change.second,
-                "loss": change.first - change.second if len(changes) > 1 else None,
+                "reference": change.reference_mean,
+                "other": change.other_mean,
+                "loss": change.reference_mean - change.other_mean if len(changes) > 1 else None,
                 "pairs": change.n,
                 "lost": change.lost,
                 "gained": change.gained,
                 "p": p,
             }
-            yield Row(values, to=self._run_of(name), shown=bool(self.arms.judged.n))
+            yield Row(values, to=self._run_of(name), shown=bool(self.arms.loss.n))
 
     def _cells(self) -> Iterator[Row]:
-        """Yield a row a cell, in points and in nats a token; people see those that changed."""
+        """Yield one row per cell, in points and nats a token; the text shows changed cells."""
         is_tripped = self.tripwire is not None and self.tripwire.tripped
         for (family, length, depth), (change, nats) in changes_by_cell(self.trials).items():
             values = {
@@ -278,33 +284,33 @@ class AbFinding:
                 "length": length,
                 "depth": depth,
                 "pairs": change.n,
-                "loss": change.first - change.second,
+                "loss": change.reference_mean - change.other_mean,
                 "nats": nats,
             }
             has_changed = change.lost or change.gained or (is_tripped and nats is not None)
-            shown = bool(self.arms.judged.n and has_changed)
-            yield Row(values, to=self._run_of(family), shown=shown)
+            is_shown = bool(self.arms.loss.n and has_changed)
+            yield Row(values, to=self._run_of(family), shown=is_shown)
 
     def _run_of(self, family: str) -> str:
         """Return the folder of the other arm's family."""
         return f"{self.names[1]}-{family}"
 
     def _worst(self) -> tuple[Table, Fact]:
-        """Return the prompts that show most, and the command that shows the first of them again.
+        """Return the table of the worst prompts, and the command that replays the first of them.
 
-        People see one of a family and length, with the number of those like it.
+        The text shows one prompt per family and length, with the number of further ones.
         """
         shift = self.tripwire
         usual = shift.usual if shift is not None and shift.tripped else inf
         worst = worst_of(self.trials, usual)
         counts = Counter((trial.family, trial.place[1]) for trial in worst)
-        shown = set[tuple[str, int]]()
+        shown_kinds = set[tuple[str, int]]()
         rows = []
         for trial in worst:
             kind = trial.family, trial.place[1]
             text = self._lines(trial, counts[kind] - 1)
-            rows.append(Row(self._worst_values(trial), (text,), shown=kind not in shown))
-            shown.add(kind)
+            rows.append(Row(self._worst_values(trial), (text,), shown=kind not in shown_kinds))
+            shown_kinds.add(kind)
         replay = f"needlemap replay {self.path} --worst --arm {self.names[1]}" if rows else ""
         table = Table(
             "worst",
@@ -317,9 +323,9 @@ class AbFinding:
         return table, Fact("replay", replay)
 
     def _lines(self, trial: ArmTrial, more: int) -> str:
-        """Return the place of a prompt, what was lost, and where both answers part.
+        """Return the lines of a prompt: its place, its scores, and where both answers differ.
 
-        more: of the worst prompts, those of the same family and length.
+        more: the number of other worst prompts of the same family and length.
         """
         repeat, length, depth = trial.place
         place = f"{trial.family}, {length:,} tokens, depth {percent(depth):g}, repeat {repeat}"
@@ -327,31 +333,32 @@ class AbFinding:
         nats = "" if trial.nats is None else f", {trial.nats:+.2g} nats a token"
         lines = [f"{place}: {scores}{nats}"]
         if trial.difference is not None:
-            lines.append(f"  {self._parting(trial, trial.difference)}")
+            lines.append(f"  {self._difference_words(trial, trial.difference)}")
         if more:
             lines.append(f"  {more} more of the worst: {trial.family} at {length:,} tokens")
         return "\n".join(lines)
 
-    def _parting(self, trial: ArmTrial, difference: FirstDifference) -> str:
-        """Return where two answers part, and what each says there."""
-        first, second = self.names
+    def _difference_words(self, trial: ArmTrial, difference: FirstDifference) -> str:
+        """Return where two answers differ first, and the text of each there."""
+        reference, other = self.names
         if difference.token is None:
             place = "from the first character on"
             if difference.before:
                 place = f"behind {difference.before!r}"
-            return f"{place}: {first} {difference.first!r}, {second} {difference.second!r}"
+            return f"{place}: {reference} {difference.first!r}, {other} {difference.second!r}"
+
         place = f"token {difference.token + 1}"
-        position = trial.position
+        position = trial.tokens_before_difference
         if position is not None:
             blocks = ", ".join(f"{position % size} mod {size}" for size in BLOCKS)
             place += f", position {position:,} ({blocks})"
         return (
-            f"{place}: {first} {_choices(difference.first_token)}, "
-            f"{second} {_choices(difference.second_token)}"
+            f"{place}: {reference} {_choices(difference.first_token)}, "
+            f"{other} {_choices(difference.second_token)}"
         )
 
     def _worst_values(self, trial: ArmTrial) -> dict[str, Any]:
-        """Return a prompt as the JSON document has it."""
+        """Return the values of a prompt in the JSON document."""
         repeat, length, depth = trial.place
         values: dict[str, Any] = {
             "family": trial.family,
@@ -361,16 +368,17 @@ class AbFinding:
             "scores": list(trial.scores),
             "nats": trial.nats,
         }
-        difference, position = trial.difference, trial.position
+        difference, position = trial.difference, trial.tokens_before_difference
         if difference is None:
             return values
-        first, second = self.names
+
+        reference, other = self.names
         values["before"] = difference.before
-        values[first] = difference.first
-        values[second] = difference.second
+        values[reference] = difference.first
+        values[other] = difference.second
         values["token"] = difference.token
-        values[f"{first}_choices"] = _choice_values(difference.first_token)
-        values[f"{second}_choices"] = _choice_values(difference.second_token)
+        values[f"{reference}_choices"] = _choice_values(difference.first_token)
+        values[f"{other}_choices"] = _choice_values(difference.second_token)
         values["position"] = position
         values["modulo"] = {}
         if position is not None:
@@ -388,10 +396,10 @@ def ab_report(
     stops: bool = False,
     wanted: Scope = "these",
 ) -> Report:
-    """Return the report of what was asked.
+    """Return the report of an ab.
 
-    margin: in points. most, stops: as `AbFinding` has them. wanted: the scope that the verdict is
-    to hold for.
+    margin: the largest loss that is accepted, in points. most, stops: those of `AbFinding`.
+    wanted: the scope that the verdict is to hold for.
     """
     finding = AbFinding(
         path,
@@ -405,22 +413,22 @@ def ab_report(
     return finding.report()
 
 
-def read_ab_report(path: Path, read: Mapping[str, Loaded | None]) -> Report:
-    """Return the report of an ab by its records.
+def read_ab_report(path: Path, runs: Mapping[str, Loaded | None]) -> Report:
+    """Return the report of an ab in a folder, made of its records.
 
-    read: its families by name. Raises NeedlemapError.
+    runs: the ab's families by name. Raises NeedlemapError if the folder has no valid ab.json.
     """
     file = read_ab(path)
-    first, second = (arm.name for arm in file.arms)
-    records = {name: run.records for name, run in read.items() if run is not None}
-    kinds = [(arm, kind) for kind in ("", WEIGHED) for arm in (first, second, AGAIN)]
+    reference, other = (arm.name for arm in file.arms)
+    records = {name: run.records for name, run in runs.items() if run is not None}
+    kinds = [(arm, kind) for kind in ("", WEIGHED) for arm in (reference, other, AGAIN)]
     families = {
         family: [records.get(f"{arm}-{family}{kind}", ()) for arm, kind in kinds]
         for family in file.families
     }
     return ab_report(
         path,
-        (first, second),
+        (reference, other),
         trios(families),
         margin=file.margin,
         stops=file.until_decided,
@@ -441,7 +449,7 @@ def _choices(token: Token | None) -> str:
 
 
 def _choice_values(token: Token | None) -> list[list[str | float | None]] | None:
-    """Return a token and the runner-up as the JSON document has them."""
+    """Return a token and the runner-up, with their log-probabilities, for the JSON document."""
     if token is None:
         return None
     return [[token.text, token.nats], [token.other, token.other_nats]]
