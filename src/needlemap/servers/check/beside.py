@@ -226,7 +226,7 @@ class Reference(Paired):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Return the first prompt, for the server and for the reference."""
-        if not haystack.is_beside:
+        if not haystack.is_for_reference:
             return ()
         reference = replace(haystack.cold, way=f"{BESIDE}{haystack.cold.way}", state="warm")
         return haystack.cold, reference

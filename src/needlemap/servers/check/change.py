@@ -9,7 +9,7 @@ from needlemap.servers.check.ask import Answers, Reply
 from needlemap.servers.check.effects import net_loss
 from needlemap.servers.check.finding import AtSize, Worst
 from needlemap.servers.check.judge import Checked, settle
-from needlemap.servers.check.probe import LEAST, Probe, haystacks_apart
+from needlemap.servers.check.probe import LEAST, Probe, haystack_counts
 from needlemap.servers.check.schedule import Schedule
 from needlemap.stats.exact import lost_by_chance
 from needlemap.stats.verdicts import FAIL, PASS
@@ -29,11 +29,19 @@ def judge_change(
 ) -> Checked:
     """Return the verdict of the change since an earlier check.
 
-    A row that stayed the same counts as passed, for the change only. A row that lost answers
-    since the earlier check fails. name: the earlier check's.
+    If a row stayed the same, it counts as passed, for the change only. If a row lost answers since
+    the earlier check, it fails.
+
+    Args:
+        schedule: The schedule of the check.
+        checked: The outcome of this check alone.
+        now: The answers of this check.
+        before: The answers of the earlier check.
+        name: The name of the earlier check.
+        look: The number of the look at the answers.
     """
     findings = []
-    unchanged = 0
+    unchanged_rows = 0
     for finding in checked.findings:
         probe = schedule.probes[finding.probe]
         if not finding.sizes or finding.state == "not applicable":
@@ -52,17 +60,19 @@ def judge_change(
                 level=level,
             )
             if changed_row.state == PASS and row.state != PASS:
-                unchanged += 1
+                unchanged_rows += 1
             rows.append(changed_row)
-        changed = probe.whole(rows, finding.accepted)
-        findings.append(replace(changed, tokens=finding.tokens, seconds=finding.seconds))
+        changed_finding = probe.whole(rows, finding.accepted)
+        findings.append(replace(changed_finding, tokens=finding.tokens, seconds=finding.seconds))
 
-    settled = settle(schedule, findings)
-    rows_text = f"{counted(unchanged, 'row')} stayed as before" if unchanged else "no row needed it"
+    outcome = settle(schedule, findings)
+    rows_text = "no row needed it"
+    if unchanged_rows:
+        rows_text = f"{counted(unchanged_rows, 'row')} stayed as before"
     scope = f"for the change only, beside {name} ({rows_text})"
-    if settled.verdict.scope:
-        scope = f"{scope}; {settled.verdict.scope}"
-    return replace(settled, verdict=replace(settled.verdict, scope=scope))
+    if outcome.verdict.scope:
+        scope = f"{scope}; {outcome.verdict.scope}"
+    return replace(outcome, verdict=replace(outcome.verdict, scope=scope))
 
 
 def judge_row(
@@ -73,26 +83,44 @@ def judge_row(
     before: Answers,
     level: float,
 ) -> AtSize:
-    """Return a row as the same prompts of the earlier check change it."""
+    """Return the row of one size, judged by the change of the same prompts' answers.
+
+    If significantly more haystacks lost answers than gained some, the row fails. If a loss of
+    NEW_LOSS or more is ruled out, it passes. Otherwise it is returned unchanged.
+
+    Args:
+        schedule: The schedule of the check.
+        probe: The probe whose row it is.
+        row: The row, as the answers of this check alone have it.
+        now: The answers of this check.
+        before: The answers of the earlier check.
+        level: The alpha of this size at this look.
+    """
     pairs = same_asks(schedule, probe, size=row.size, now=now, before=before)
     if not pairs:
         return row
 
-    lost = [(old, new) for old, new in pairs if old.right and not new.right]
-    gained = [(old, new) for old, new in pairs if new.right and not old.right]
-    effect = net_loss(len(lost), len(gained), len(pairs))
+    lost_pairs = [(earlier, later) for earlier, later in pairs if earlier.right and not later.right]
+    gained_pairs = [
+        (earlier, later) for earlier, later in pairs if later.right and not earlier.right
+    ]
+    effect = net_loss(len(lost_pairs), len(gained_pairs), len(pairs))
     # There are pairs, so there is an effect.
     assert effect is not None
-    p = lost_by_chance(*haystacks_apart(lost, gained, ()))
-    said = f"{row.said}; {len(lost)} of {len(pairs)} newly lost, {len(gained)} gained"
-    if lost and p <= level:
-        _, first_loss = lost[0]
+    losing_haystacks, gaining_haystacks = haystack_counts(lost_pairs, gained_pairs, noise=())
+    p_value = lost_by_chance(losing_haystacks, gaining_haystacks)
+    sentence = (
+        f"{row.said}; {len(lost_pairs)} of {len(pairs)} newly lost, {len(gained_pairs)} gained"
+    )
+
+    if lost_pairs and p_value <= level:
+        _, first_loss = lost_pairs[0]
         return replace(
             row,
             state=FAIL,
-            p=p,
+            p=p_value,
             effect=effect,
-            said=said,
+            said=sentence,
             worst=Worst.of(first_loss),
         )
     if row.state != PASS and len(pairs) >= LEAST and effect.high < NEW_LOSS:
@@ -101,7 +129,7 @@ def judge_row(
             state=PASS,
             upper=100 * effect.high,
             effect=effect,
-            said=said,
+            said=sentence,
         )
     return row
 

@@ -160,8 +160,8 @@ class Asker:
             "beside": [100 * depth for depth in fact_depths(schedule, ask)],
             "anchor": 0 if is_window else schedule.anchor(ask.size),
         }
-        if not is_window and schedule.drawn(ask.size):
-            options["drawn"] = schedule.drawn(ask.size)
+        if not is_window and schedule.drawn_tokens(ask.size):
+            options["drawn"] = schedule.drawn_tokens(ask.size)
         options |= {
             "exact": not is_window,
             "asked": None if ask.place is None else ask.fact,

@@ -68,7 +68,7 @@ _FRESH = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a check is asked to do.
+    """The options of a check.
 
     Attributes:
         max_length: Tokens of the longest size.
@@ -125,47 +125,47 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much a check asks.
+    """How many prompts a check sends.
 
     Attributes:
-        haystacks: Haystacks of each size in the first round.
-        asked: Questions about each haystack of a size.
-        again: Of them, those that are sent a second time.
-        loaded: Of them, those that are sent among others.
-        shorts: Prompts that are as short as can be.
-        more: Further haystacks of each size, if a row is undecided.
+        haystacks: The haystacks of each size in the first round.
+        questions: The questions about each haystack of a size.
+        repeats: How many of a haystack's prompts are sent a second time, by size.
+        wave: How many of a haystack's questions are sent among others.
+        shortest_prompts: The prompts that are as short as can be.
+        more_haystacks: The further haystacks of each size, if a row is undecided.
     """
 
     haystacks: tuple[int, ...]
-    asked: tuple[int, ...]
-    again: tuple[int, ...]
-    loaded: int
-    shorts: int
-    more: tuple[int, ...] = (24, 16, 18)
+    questions: tuple[int, ...]
+    repeats: tuple[int, ...]
+    wave: int
+    shortest_prompts: int
+    more_haystacks: tuple[int, ...] = (24, 16, 18)
 
 
 MANY = Amount(
     haystacks=(48, 48, 24),
-    asked=(4, 4, 8),
-    again=(2, 2, 4),
-    loaded=4,
-    shorts=48,
+    questions=(4, 4, 8),
+    repeats=(2, 2, 4),
+    wave=4,
+    shortest_prompts=48,
 )
 FEW = Amount(
     haystacks=(24, 24, 24),
-    asked=(4, 4, 4),
-    again=(1, 1, 1),
-    loaded=2,
-    shorts=24,
+    questions=(4, 4, 4),
+    repeats=(1, 1, 1),
+    wave=2,
+    shortest_prompts=24,
 )
 # 52 prompts, of 240,000 tokens even if nothing is cached.
 QUICK = Amount(
     haystacks=(4, 4),
-    asked=(4, 4),
-    again=(1, 1),
-    loaded=2,
-    shorts=2,
-    more=(0, 0),
+    questions=(4, 4),
+    repeats=(1, 1),
+    wave=2,
+    shortest_prompts=2,
+    more_haystacks=(0, 0),
 )
 # Tokens of the longest prompts of a quick check.
 QUICK_LENGTH = 8_000
@@ -173,14 +173,13 @@ QUICK_LENGTH = 8_000
 
 @dataclass(frozen=True, slots=True)
 class AskBatch:
-    """What is sent next, in this order.
+    """The asks that are sent next, in this order.
 
-    together: whether all of it is sent at a time. beside: whether it goes to the reference.
+    together: whether all of them are sent at the same time.
     """
 
     asks: tuple[Ask, ...]
     together: bool = False
-    beside: bool = False
 
 
 def sizes_of(most: int, answer_tokens: int, around: int) -> tuple[int, int, int]:
@@ -203,7 +202,7 @@ def sizes_of(most: int, answer_tokens: int, around: int) -> tuple[int, int, int]
 
 
 class Asks(Protocol):
-    """What a haystack knows of a probe.
+    """The part of a probe that haystacks use.
 
     Attributes:
         uses_shortest: Whether the shortest prompts are its yardstick.
@@ -216,13 +215,13 @@ class Asks(Protocol):
     tosses: ClassVar[bool]
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Return what it asks about one haystack."""
+        """Return its prompts about one haystack."""
 
 
 class Geometry:
     """The lengths and depths of a check, and the haystacks of its first round.
 
-    probes: those that ask.
+    probes: the probes of the check, by name.
     """
 
     probes: Mapping[str, Asks]
@@ -244,14 +243,14 @@ class Geometry:
         return max(spare, self.options.around - 10 * (self.options.facts - 1) + SMALL_COMB)
 
     @property
-    def computes_beside(self) -> bool:
-        """Return True if this process computes the reference while a server computes the same
+    def computes_reference(self) -> bool:
+        """Return True if this process computes the reference, while the server computes the same
         prompt."""
         return bool(self.options.moves) and not self.options.serial
 
     @property
     def comb(self) -> int:
-        """Return how many consecutive lengths there are."""
+        """Return how many consecutive lengths the prompts of a size take in turn."""
         return COMB if self.sizes[0] >= SMALL else SMALL_COMB
 
     @cached_property
@@ -273,19 +272,18 @@ class Geometry:
         return (*self.depths, round((anchor - BEHIND + 0.5) / anchor, 8))
 
     def anchor(self, size: int) -> int:
-        """Return the haystack tokens that depths at a size are shares of.
+        """Return the number of haystack tokens that depths at a size are shares of.
 
-        They are those of the shortest prompt of the size, so that facts stand at the same places
-        in all.
+        It is that of the size's shortest prompt, so that facts stand at the same places in all.
         """
         if size == self.short:
             return max(1, size - self.options.around)
         return size - self.comb - self.options.around - 8
 
-    def drawn(self, size: int) -> int:
-        """Return the tokens by which a third of a size's haystacks are shorter, at most.
+    def drawn_tokens(self, size: int) -> int:
+        """Return by how many tokens a third of a size's haystacks may be shorter.
 
-        They fill what lies between it and the size before.
+        Their lengths are drawn, and lie between the size and the next smaller one.
         """
         if size == self.short or self.options.quick:
             return 0
@@ -294,13 +292,13 @@ class Geometry:
         return self.anchor(size) - shortest
 
     def spread(self, size: int, repeat: int) -> Spread:
-        """Return where the facts of a haystack stand."""
+        """Return the places of the facts in a haystack."""
         return spread_of(
             f"{self.seed}:{size}",
             repeat,
             anchor=self.anchor(size),
             depths=self.depths_at(size),
-            drawn=self.drawn(size),
+            drawn=self.drawn_tokens(size),
         )
 
     def count(self, size: int) -> int:
@@ -308,16 +306,16 @@ class Geometry:
         return self.amount.haystacks[self.sizes.index(size)]
 
     @cached_property
-    def first(self) -> list[CheckHaystack]:
+    def first_round(self) -> list[CheckHaystack]:
         """Return the haystacks of the first round, in their order."""
-        shorts = self.amount.shorts
-        haystacks = [CheckHaystack(self, self.short, number) for number in _part(shorts, 0)]
+        short_count = self.amount.shortest_prompts
+        haystacks = [CheckHaystack(self, self.short, number) for number in _part(short_count, 0)]
         for part in range(ROUNDS):
             haystacks += [
-                CheckHaystack(self, self.short, number) for number in _part(shorts, part + 1)
+                CheckHaystack(self, self.short, number) for number in _part(short_count, part + 1)
             ]
             for size in self.sizes:
-                numbers = self.turns[size]
+                numbers = self.haystack_order[size]
                 haystacks += [
                     CheckHaystack(self, size, numbers[index])
                     for index in _part(self.count(size), part)
@@ -325,24 +323,29 @@ class Geometry:
         return haystacks
 
     def finds_little(self, answers: Answers) -> tuple[int, int] | None:
-        """Return how many of how many facts a model found, if that is less than half of the
-        shortest prompts'; None if it finds more, or is known to.
+        """Return how many facts of how many a model found, if it finds too few to judge by.
 
-        Whatever such a model is asked, only equal ways of asking tell of its server. The first
-        answers decide: a server that dies later is no weak model. Without log-probabilities equal
-        ways are judged if that probe is asked for by name.
+        If it finds half of the facts in the shortest prompts, or is known to find them, the result
+        is None. A server of a model that finds little can only be judged by equal ways of asking.
+        If there are no log-probabilities, these are judged only if their probe is named.
+
+        The first answers decide, because a server that dies later is not a weak model.
         """
         if self.options.holds or self.options.quick or WAYS not in self.probes:
             return None
         replies = answers.of(self.short, "short", "short-again")
         if len(replies) < LEAST_ASKED:
             replies = answers.every()
-        first = replies[:LEAST_ASKED]
-        right = sum(reply.right for reply in first)
-        is_short = first and first[-1].ask.size == self.short
-        if len(first) < LEAST_ASKED or 2 * right >= len(first) or (right and not is_short):
+
+        first_replies = replies[:LEAST_ASKED]
+        right = sum(reply.right for reply in first_replies)
+        if len(first_replies) < LEAST_ASKED or 2 * right >= len(first_replies):
             return None
-        if WAYS not in self.options.probes and not any(reply.steps for reply in first):
+        are_shortest = first_replies[-1].ask.size == self.short
+        if right and not are_shortest:
+            return None
+        gives_logprobs = any(reply.steps for reply in first_replies)
+        if WAYS not in self.options.probes and not gives_logprobs:
             return None
         return sum(reply.right for reply in replies), len(replies)
 
@@ -351,7 +354,7 @@ class Geometry:
         """Return the lengths of each size's prompts that lie between it and the size before."""
         return {
             size: frozenset(self._drawn_lengths(size, self.count(size) + more))
-            for size, more in zip(self.sizes, self.amount.more, strict=True)
+            for size, more in zip(self.sizes, self.amount.more_haystacks, strict=True)
         }
 
     def _drawn_lengths(self, size: int, count: int) -> Iterator[int]:
@@ -365,8 +368,8 @@ class Geometry:
                         yield ask.length
 
     @property
-    def asking(self) -> Collection[Asks]:
-        """Return the probes that ask in the first round; of a quick check the first alone."""
+    def asking_probes(self) -> Collection[Asks]:
+        """Return the probes that ask in the first round: all, or the first one in a quick check."""
         probes = tuple(self.probes.values())
         return probes[:1] if self.options.quick else probes
 
@@ -379,34 +382,38 @@ class Geometry:
         return not self.options.serial and any(probe.crowds for probe in self.probes.values())
 
     @cached_property
-    def turns(self) -> Mapping[int, Sequence[int]]:
+    def haystack_order(self) -> Mapping[int, Sequence[int]]:
         """Return, by size, the numbers of its haystacks in the order in which they are asked about.
 
-        If a check of few is stopped, 15 of 24 are enough for each row.
+        Haystacks whose first prompt is sent among others alternate with those whose first prompt is
+        sent alone, so that a check that is stopped early has enough of both kinds.
         """
+        # A paired probe passes from 12 pairs on, if none is lost: of fewer, the interval reaches
+        # 25 points. Of FEW's 24 haystacks, the first 15 hold all 12 that are sent among others,
+        # and 12 of the longest ones that the reference is sent too.
         counts = {size: self.count(size) for size in self.sizes}
         if not self.crowds:
             return {size: range(count) for size, count in counts.items()}
-        return {size: turns_of(count) for size, count in counts.items()}
+        return {size: alternating_order(count) for size, count in counts.items()}
 
     def haystack(self, ask: Ask) -> CheckHaystack:
         """Return the documents that an ask is about."""
         return CheckHaystack(self, ask.size, ask.repeat, ask.round)
 
 
-def turns_of(count: int) -> list[int]:
-    """Return the numbers of a size's haystacks in turns.
+def alternating_order(count: int) -> list[int]:
+    """Return the numbers of a size's haystacks, three crowded ones before each lone one.
 
-    Three whose first prompt is computed next to others are followed by one whose first prompt is
-    computed alone, as long as there are both.
+    The first prompt of a crowded haystack is sent among others, that of a lone one by itself. Odd
+    numbers are crowded. If one kind is used up, the others follow.
 
-    >>> turns_of(12)
+    >>> alternating_order(12)
     [1, 3, 5, 0, 7, 9, 11, 2, 4, 6, 8, 10]
     """
-    crowded, alone = list(range(1, count, 2)), list(range(0, count, 2))
+    crowded, lone = list(range(1, count, 2)), list(range(0, count, 2))
     numbers = []
     for index in range(count):
-        kind = alone if index % 4 == 3 or not crowded else crowded
+        kind = lone if index % 4 == 3 or not crowded else crowded
         numbers.append(kind.pop(0))
     return numbers
 
@@ -418,23 +425,23 @@ def _part(count: int, part: int) -> range:
 
 @dataclass(frozen=True)
 class CheckHaystack:
-    """The documents of one number at one size, and what may be asked about them.
+    """The documents of one number at one size, and the prompts about them.
 
     Attributes:
         layout: The lengths and depths of the check.
         size: The size in tokens.
         repeat: The number of the documents.
         round: 1 in the first round, 2 if a row was undecided.
-        wanted: The probes that ask; () for all of the check's.
-        lost: Whether its size is lost, so that it is read in two steps.
+        probes: The probes that ask; () for all of the check's.
+        is_lost: Whether its size is lost, so that it is read in two steps.
     """
 
     layout: Geometry
     size: int
     repeat: int
     round: int = 1
-    wanted: tuple[Asks, ...] = ()
-    lost: bool = False
+    probes: tuple[Asks, ...] = ()
+    is_lost: bool = False
 
     @property
     def is_short(self) -> bool:
@@ -455,18 +462,21 @@ class CheckHaystack:
         self,
         way: str,
         fact: int,
-        less: int = 0,
+        shortfall: int = 0,
         *,
         state: State = "warm",
         place: int | None = None,
         salt: str = "",
         depth: float | None = None,
     ) -> Ask:
-        """Return a prompt of this haystack. less: tokens that it lacks to its longest prompt."""
+        """Return a prompt about this haystack.
+
+        shortfall: by how many tokens it is shorter than the haystack's longest prompt.
+        """
         return Ask(
             way,
             self.size,
-            length=self.longest - less,
+            length=self.longest - shortfall,
             depth=self.depth_of(fact) if depth is None else depth,
             repeat=self.repeat,
             fact=fact,
@@ -480,7 +490,7 @@ class CheckHaystack:
 
     @cached_property
     def spread(self) -> Spread:
-        """Return where its facts stand."""
+        """Return the places of its facts."""
         return self.layout.spread(self.size, self.repeat)
 
     @property
@@ -489,7 +499,7 @@ class CheckHaystack:
         return self.size - self.layout.anchor(self.size) + self.spread.anchor
 
     def depth_of(self, fact: int) -> float:
-        """Return where a fact stands."""
+        """Return the depth of a fact, as a share of the haystack."""
         if self.is_short:
             return 0.5
         if self.facts == 1:
@@ -497,7 +507,10 @@ class CheckHaystack:
         return self.spread.depths[fact]
 
     def residue(self, number: int) -> int:
-        """Return one of the consecutive lengths: all of them come before one comes again."""
+        """Return the shortfall of one of the consecutive lengths.
+
+        All lengths are used, in an order that the seed fixes, before one is used again.
+        """
         comb = self.layout.comb
         turn, index = divmod(number, comb)
         return shuffled(f"comb:{self.layout.seed}:{self.size}:{turn}", comb)[index]
@@ -506,31 +519,33 @@ class CheckHaystack:
     def is_crowded(self) -> bool:
         """Return True if its first prompt is computed next to others.
 
-        Every second one's is, if a probe wants that.
+        If a probe wants that, every second haystack is crowded.
         """
         return self.repeat % 2 == 1 and self.layout.crowds
 
     @cached_property
     def cold(self) -> Ask:
-        """Return the first prompt of all, of which no cache holds anything.
+        """Return the first prompt, of which no cache holds anything.
 
-        It asks for the last fact, or for another one, alone or among others.
+        In an even haystack it asks for the last fact, alone. In an odd one it asks for one of the
+        others, in turn, and is sent among others if the haystack is crowded.
         """
         if self.repeat % 2 == 0:
             return self.ask("cold", self.facts - 1, BEHIND, state="cold")
         fact = self.repeat // 2 % max(1, self.facts - 1)
-        less = self.residue(self.repeat)
+        shortfall = self.residue(self.repeat)
         if self.is_crowded:
-            return self.ask("crowded", fact, less, state="loaded")
-        return self.ask("cold", fact, less, state="cold")
+            return self.ask("crowded", fact, shortfall, state="loaded")
+        return self.ask("cold", fact, shortfall, state="cold")
 
     @property
-    def is_beside(self) -> bool:
-        """Return True if a reference is sent its first prompt.
+    def is_for_reference(self) -> bool:
+        """Return True if the reference is sent its first prompt as well.
 
-        If little is asked, that is so for half of the longest, those that are asked first: three
-        quarters of those that are computed next to others, and one third of the others.
+        If a check asks FEW, that is half of the longest haystacks: those that are asked about
+        first. They are three quarters of the crowded ones and one third of the others.
         """
+        # `haystack_order` says why so many.
         if not (self.layout.options.few and self.is_longest) or self.round > 1:
             return True
         if not self.layout.crowds:
@@ -547,12 +562,11 @@ class CheckHaystack:
         return self.size == self.layout.sizes[-1]
 
     @cached_property
-    def tail(self) -> Ask | None:
-        """Return the same question after less haystack; None if the first prompt asks for another
-        fact.
+    def tail_ask(self) -> Ask | None:
+        """Return the first question after less haystack, or None if it is not about the last fact.
 
-        What the cache holds of the prompt then ends just after the last fact. It is the shorter
-        prompt, so that what a model no longer finds at its end is lost from neither.
+        The part of the prompt that a cache holds then ends just after the last fact. The prompt is
+        the shorter one of the two, so that the end of a model's range loses neither.
         """
         if self.repeat % 2 or self.facts == 1:
             return None
@@ -561,13 +575,13 @@ class CheckHaystack:
         return replace(self.cold, way="tail", length=length, state="warm")
 
     @cached_property
-    def within(self) -> Ask | None:
-        """Return the same question with a number that ends otherwise, so that what a cache holds
-        ends within the number.
+    def within_ask(self) -> Ask | None:
+        """Return the first question about a number that ends differently.
 
-        None if the first prompt asks for another fact, or for no number.
+        The part of the prompt that a cache holds then ends within the number. If the first prompt
+        does not ask for the last fact, or if no answer is a number, the result is None.
         """
-        if self.tail is None or not self.layout.options.twins:
+        if self.tail_ask is None or not self.layout.options.twins:
             return None
         return replace(self.cold, way="within", state="warm", twin=True)
 
@@ -578,20 +592,22 @@ class CheckHaystack:
 
     @cached_property
     def questions(self) -> list[Ask]:
-        """Return other questions about it, each of another length.
+        """Return further questions about it, each of another length.
 
         They ask for the first fact, for one far after it, and for others.
         """
-        count = self._count(self.layout.amount.asked)
-        others = [fact for fact in range(self.facts) if fact != self.cold.fact]
-        pinned = [fact for fact in (0, self.late) if fact in others]
-        rest = [fact for fact in others if fact not in pinned]
-        Random(f"asked:{self.layout.seed}:{self.size}:{self.repeat}").shuffle(rest)
-        facts = pinned + rest if others else [0]
+        count = self._count(self.layout.amount.questions)
+        other_facts = [fact for fact in range(self.facts) if fact != self.cold.fact]
+        pinned_facts = [fact for fact in (0, self.late_fact) if fact in other_facts]
+        drawn_facts = [fact for fact in other_facts if fact not in pinned_facts]
+        Random(f"asked:{self.layout.seed}:{self.size}:{self.repeat}").shuffle(drawn_facts)
+
+        facts = pinned_facts + drawn_facts if other_facts else [0]
         facts = (facts * count)[:count]
-        first = self.repeat * count
+        first_number = self.repeat * count
         return [
-            self.ask("ask", fact, self.residue(first + index)) for index, fact in enumerate(facts)
+            self.ask("ask", fact, self.residue(first_number + index))
+            for index, fact in enumerate(facts)
         ]
 
     def _count(self, amounts: Sequence[int]) -> int:
@@ -599,51 +615,50 @@ class CheckHaystack:
         return amounts[self.layout.sizes.index(self.size)]
 
     @property
-    def late(self) -> int:
-        """Return the fact that stands well after the first one, though not at the end."""
+    def late_fact(self) -> int:
+        """Return the number of a fact that stands well after the first one, but not at the end."""
         return max(self.facts - 2, min(1, self.facts - 1))
 
     @cached_property
-    def again(self) -> list[Ask]:
-        """Return some of the prompts, word for word."""
-        count = self._count(self.layout.amount.again)
+    def repeated_asks(self) -> list[Ask]:
+        """Return some of the prompts once more, word for word."""
+        count = self._count(self.layout.amount.repeats)
         return [replace(ask, way="again") for ask in [self.warm, *self.questions][:count]]
 
     @cached_property
-    def loaded(self) -> list[Ask]:
-        """Return some of the questions, sent at a time."""
-        count = min(self.layout.amount.loaded, max(1, self.layout.options.load))
+    def wave(self) -> list[Ask]:
+        """Return some of the questions once more, sent at the same time."""
+        count = min(self.layout.amount.wave, max(1, self.layout.options.load))
         return [replace(ask, way="loaded", state="loaded") for ask in self.questions[:count]]
 
     @cached_property
     def crowd(self) -> list[Ask]:
-        """Return prompts of their own that are computed at the same time, as short as can be."""
+        """Return the shortest prompts about other haystacks, sent at the same time as its own."""
         size = self.layout.short
-        count = max(1, min(self.layout.options.load - MANY.loaded, MANY.loaded))
+        count = max(1, min(self.layout.options.load - MANY.wave, MANY.wave))
         index = self.layout.sizes.index(self.size)
-        first = _FRESH * (1 + index) + self.repeat * count
-        others = (
+        first_number = _FRESH * (1 + index) + self.repeat * count
+        haystacks = (
             CheckHaystack(self.layout, size, number, self.round)
-            for number in range(first, first + count)
+            for number in range(first_number, first_number + count)
         )
-        return [other.ask("crowd", 0, state="loaded") for other in others]
+        return [haystack.ask("crowd", 0, state="loaded") for haystack in haystacks]
 
     @cached_property
-    def after(self) -> list[Ask]:
-        """Return the prompts that were sent at a time once more, alone.
+    def asks_after_wave(self) -> list[Ask]:
+        """Return the prompts of the wave once more, alone.
 
-        What a wave left in the cache is read then. Those that are sent twice anyway are not sent
-        three times.
+        They read what the wave left in the cache. Prompts that are repeated anyway are left out.
         """
-        twice = {ask.prompt for ask in self.again}
+        repeated_prompts = {ask.prompt for ask in self.repeated_asks}
         return [
             replace(ask, way="after", state="warm")
-            for ask in self.loaded
-            if ask.prompt not in twice
+            for ask in self.wave
+            if ask.prompt not in repeated_prompts
         ]
 
     @cached_property
-    def crowd_after(self) -> list[Ask]:
+    def crowd_repeats(self) -> list[Ask]:
         """Return the crowd's prompts once more, alone."""
         return [replace(ask, way="crowd-after", state="warm") for ask in self.crowd]
 
@@ -670,61 +685,67 @@ class CheckHaystack:
         return asks
 
     @cached_property
-    def stepped(self) -> list[Ask]:
-        """Return the first prompt once more after a first line of its own, reached in two steps.
+    def stepped_asks(self) -> list[Ask]:
+        """Return a copy of the first prompt, behind a prompt with half of its haystack.
 
-        Half of its haystack is computed before it.
+        Both have a first line of their own, so that a server computes the copy in two steps.
         """
         salt = "stepped"
-        # The facts of the other half stand in the first step, too: half of the length shares less.
+        # The first step holds the facts of the other half too, so half of the length shares less.
         length = max(self.longest - self.spread.anchor // 2, self.layout.short)
         half = replace(self.cold, way="half", state="cold", length=length, salt=salt)
         return [half, replace(self.cold, way="stepped", state="warm", salt=salt)]
 
     @cached_property
-    def later(self) -> Ask:
-        """Return the first prompt once more, when others have passed through the cache."""
+    def later_ask(self) -> Ask:
+        """Return the first prompt once more, to be sent after others passed through the cache."""
         return replace(self.cold, way=LATER, state="cold")
 
     @cached_property
-    def later_ask(self) -> Ask:
-        """Return one of the questions about it, in the same way."""
+    def later_question(self) -> Ask:
+        """Return one of the questions once more, to be sent after others too."""
         return replace(self.questions[0], way=LATER_ASK, state="cold")
 
     @cached_property
-    def short_ones(self) -> list[Ask]:
-        """Return one of the shortest prompts, twice; a question with several right answers too."""
-        first = self.ask("short", 0, state="cold")
-        asks = [first, replace(first, way="short-again", state="warm")]
-        if self.tosses and any(probe.tosses for probe in self._probes):
-            asks += self.toss
+    def shortest_asks(self) -> list[Ask]:
+        """Return one of the shortest prompts, twice.
+
+        If a probe wants it, a question with several right answers follows, twice as well.
+        """
+        cold = self.ask("short", 0, state="cold")
+        asks = [cold, replace(cold, way="short-again", state="warm")]
+        if self.has_toss and any(probe.tosses for probe in self._asking_probes):
+            asks += self.toss_asks
         return asks
 
     @property
-    def tosses(self) -> bool:
-        """Return True if a question with several right answers is asked.
+    def has_toss(self) -> bool:
+        """Return True if a question with several right answers may be asked.
 
-        Only a known model is asked it, whose answer is a toss.
+        Only a known model is asked it, because its answer is known to be a toss.
         """
         return self.layout.options.holds > 0 and self.repeat < TOSSES
 
     @cached_property
-    def toss(self) -> list[Ask]:
+    def toss_asks(self) -> list[Ask]:
         """Return the question with several right answers, twice."""
-        once, again = TOSS
-        first = self.ask(once, 0, -FIVE_MORE, state="cold", salt="toss")
-        return [first, replace(first, way=again, state="warm")]
+        cold_way, warm_way = TOSS
+        cold = self.ask(cold_way, 0, -FIVE_MORE, state="cold", salt="toss")
+        return [cold, replace(cold, way=warm_way, state="warm")]
 
     @cached_property
     def batches(self) -> list[AskBatch]:
-        """Return all that is asked about it: the cold prompt first, then the others in a random
-        order."""
+        """Return all prompts about it as batches.
+
+        The cold prompt comes first, then come the others in a random order.
+        """
         if self.is_short:
-            if any(probe.uses_shortest for probe in self._probes):
-                return [AskBatch(tuple(self.short_ones))]
+            if any(probe.uses_shortest for probe in self._asking_probes):
+                return [AskBatch(tuple(self.shortest_asks))]
             return []
+
         asks: dict[object, Ask] = {}
-        for probe in self._probes:
+        for probe in self._asking_probes:
             for ask in probe.asks(self):
                 asks.setdefault(ask.key, ask)
         if not asks:
@@ -732,21 +753,23 @@ class CheckHaystack:
         return _in_batches(self, list(asks.values()))
 
     @property
-    def _probes(self) -> Collection[Asks]:
-        return self.wanted or self.layout.asking
+    def _asking_probes(self) -> Collection[Asks]:
+        return self.probes or self.layout.asking_probes
 
 
 def _in_batches(haystack: CheckHaystack, asks: Sequence[Ask]) -> list[AskBatch]:
-    """Return what is asked about a haystack as batches.
+    """Return the prompts about a haystack as batches.
 
-    First comes the cold prompt, with the crowd and the reference if these are computed at the same
-    time. Then come prompts one by one, a wave at a time, what is read after it and the rest; last
-    prompts after first lines of their own, and the reference.
+    The order is: the cold prompt, with the crowd and the reference if they are computed at the same
+    time; prompts one by one; the wave, whose prompts are sent at the same time; the prompts that
+    read what it left in the cache, among the rest; prompts with first lines of their own; the
+    reference, if it was not sent yet.
     """
     layout = haystack.layout
-    has_first = any(ask.key == haystack.cold.key for ask in asks)
-    first = [haystack.cold] if has_first else []
-    is_crowded = haystack.is_crowded and bool(first)
+    is_cold_asked = any(ask.key == haystack.cold.key for ask in asks)
+    first = [haystack.cold] if is_cold_asked else []
+    is_crowded = haystack.is_crowded and is_cold_asked
+
     crowd = haystack.crowd if is_crowded else [ask for ask in asks if ask.way == "crowd"]
     crowd_after = [ask for ask in asks if ask.way == "crowd-after"]
     reference = [ask for ask in asks if ask.way.startswith(BESIDE)]
@@ -766,7 +789,7 @@ def _in_batches(haystack: CheckHaystack, asks: Sequence[Ask]) -> list[AskBatch]:
     first += [ask for ask in alone if ask.way in BEHIND_FIRST]
     alone = [ask for ask in alone if ask.way not in BEHIND_FIRST]
     random.shuffle(alone)
-    alone = parted(alone, first[-1] if first else None)
+    alone = separate_repeats(alone, first[-1] if first else None)
     if not is_crowded:
         wave += crowd
         after_wave += crowd_after
@@ -774,7 +797,7 @@ def _in_batches(haystack: CheckHaystack, asks: Sequence[Ask]) -> list[AskBatch]:
     random.shuffle(after_wave)
 
     with_first = list(crowd) if is_crowded else []
-    if first and layout.computes_beside:
+    if first and layout.computes_reference:
         with_first += reference
         reference = []
     if with_first:
@@ -788,31 +811,31 @@ def _in_batches(haystack: CheckHaystack, asks: Sequence[Ask]) -> list[AskBatch]:
         AskBatch(tuple(wave), together=True),
         AskBatch((*after_wave, *alone[cut:])),
         AskBatch(tuple(salted)),
-        AskBatch(tuple(reference), beside=True),
+        AskBatch(tuple(reference)),
     ]
     return [batch for batch in batches if batch.asks]
 
 
 def later_batches(layout: Geometry) -> Iterator[AskBatch]:
-    """Yield what is sent when all else was: first prompts, and then questions.
+    """Yield the prompts that are sent after all others: first prompts, and then questions.
 
-    Those that were first sent among others are alone now; of the others a few are sent for the
-    noise. The longest size is left out, because each prompt is computed whole.
+    First prompts that were sent among others are sent alone now. A few of the others follow too, to
+    measure the noise. The longest size is left out, because each of its prompts is computed whole.
     """
     haystacks = list[CheckHaystack]()
     for size in layout.sizes[:-1]:
         of_size = [CheckHaystack(layout, size, number) for number in range(layout.count(size))]
         crowded = [haystack for haystack in of_size if haystack.is_crowded]
-        others = [haystack for haystack in of_size if not haystack.is_crowded]
+        lone = [haystack for haystack in of_size if not haystack.is_crowded]
         if size == layout.sizes[0]:
-            haystacks += crowded + others[: max(COLD_REPEATS, LATE - len(crowded))]
+            haystacks += crowded + lone[: max(COLD_REPEATS, LATE - len(crowded))]
         else:
-            haystacks += crowded[:FEWER_LATE] + others[:FEWER_LATE]
+            haystacks += crowded[:FEWER_LATE] + lone[:FEWER_LATE]
     for haystack in haystacks:
-        yield AskBatch((haystack.later,))
+        yield AskBatch((haystack.later_ask,))
     for haystack in haystacks:
         if haystack.size == layout.sizes[0]:
-            yield AskBatch((haystack.later_ask,))
+            yield AskBatch((haystack.later_question,))
 
 
 def late_haystacks(layout: Geometry) -> list[CheckHaystack]:
@@ -823,22 +846,23 @@ def late_haystacks(layout: Geometry) -> list[CheckHaystack]:
 
 
 def prefill_batches(layout: Geometry, answers: Answers) -> Iterator[AskBatch]:
-    """Yield answers to first prompts as prompts, up to some of their tokens.
+    """Yield the answers to first prompts, sent as prompts up to some of their tokens.
 
-    It ends once a server has shown that it cannot score them.
+    If the server could not score any of them after a haystack, nothing further is yielded.
     """
     for haystack in late_haystacks(layout):
-        first = haystack.later if haystack.is_crowded else haystack.cold
-        for ask in prefills_of(answers, first):
+        lone_ask = haystack.later_ask if haystack.is_crowded else haystack.cold
+        for ask in prefills_of(answers, lone_ask):
             yield AskBatch((ask,))
         if answers.prefills and not any(reply.measured for reply in answers.prefills.values()):
             return
 
 
 def prefills_of(answers: Answers, ask: Ask) -> list[Ask]:
-    """Return the answer to a prompt as prompts.
+    """Return the asks that send the answer to a prompt as prompts, up to some of its tokens.
 
-    Tokens without a text at its end, such as the end of the answer, are left out.
+    Last tokens without a text, such as the end of the answer, are left out. If there is no answer,
+    the result is [].
     """
     reply = answers.by_key.get(ask.key)
     if reply is None:
@@ -852,27 +876,29 @@ def prefills_of(answers: Answers, ask: Ask) -> list[Ask]:
 
 
 def crowd_index(ask: Ask) -> int:
-    """Return the number of the size whose haystack a prompt of a crowd stood next to."""
+    """Return the index of the size whose haystack a prompt of a crowd was sent next to."""
     return ask.repeat // _FRESH - 1
 
 
-def parted(asks: Sequence[Ask], before: Ask | None) -> list[Ask]:
-    """Return asks in their order, except that no prompt follows itself as long as others are left.
+def separate_repeats(asks: Sequence[Ask], previous: Ask | None) -> list[Ask]:
+    """Return asks in their order, except that no prompt follows itself if others remain.
 
-    On a server that holds one prompt a hit then ends where the haystack does.
+    If a server's cache holds one prompt only, a hit then ends where the haystack does.
+
+    previous: the ask that is sent before them.
     """
-    remaining = list(asks)
-    ordered = list[Ask]()
-    last = before
-    while remaining:
-        others = (
+    remaining_asks = list(asks)
+    ordered_asks = list[Ask]()
+    last = previous
+    while remaining_asks:
+        indices = (
             index
-            for index, ask in enumerate(remaining)
+            for index, ask in enumerate(remaining_asks)
             if last is None or ask.prompt != last.prompt
         )
-        last = remaining.pop(next(others, 0))
-        ordered.append(last)
-    return ordered
+        last = remaining_asks.pop(next(indices, 0))
+        ordered_asks.append(last)
+    return ordered_asks
 
 
 @lru_cache(maxsize=4096)
@@ -884,7 +910,7 @@ def shuffled(seed: str, count: int) -> tuple[int, ...]:
 
 
 def places_of(anchor: int, head: int) -> range:
-    """Return sixteen consecutive haystack tokens around the end of a block of the prompt.
+    """Return PLACES consecutive haystack tokens around the end of a block of the prompt.
 
     The block is the largest that ends near enough to the haystack's end, so that little is
     computed after it.

@@ -49,8 +49,9 @@ class LongAnswers(Probe):
         is_longest = haystack.size == haystack.layout.sizes[-1]
         if not is_longest or haystack.repeat >= ANSWERS:
             return ()
-        less = haystack.longest - haystack.size
-        ask = haystack.ask(LONG, 0, less, state="cold", depth=DEPTH, salt=LONG)
+        # So that the prompt has the size, even if the haystack's length is drawn.
+        shortfall = haystack.longest - haystack.size
+        ask = haystack.ask(LONG, 0, shortfall, state="cold", depth=DEPTH, salt=LONG)
         return (replace(ask, facts=1),)
 
     def helps(self, row: AtSize) -> bool:

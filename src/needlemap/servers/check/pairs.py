@@ -123,7 +123,7 @@ class Cache(ColdAndWarm):
 
         One hit ends just after the fact, another one within it.
         """
-        near_fact = [ask for ask in (haystack.tail, haystack.within) if ask]
+        near_fact = [ask for ask in (haystack.tail_ask, haystack.within_ask) if ask]
         return haystack.cold, *near_fact, haystack.warm
 
     def absent(self, layout: Geometry, answers: Answers) -> str:
@@ -206,7 +206,7 @@ class Onset(ColdAndWarm):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Return the first prompt and the same once more; of a lost size, in two steps."""
-        return haystack.stepped if haystack.lost else [haystack.cold, haystack.warm]
+        return haystack.stepped_asks if haystack.is_lost else [haystack.cold, haystack.warm]
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """Return pairs of a warm and a cold answer.
@@ -242,7 +242,7 @@ class Onset(ColdAndWarm):
             return super().copies(layout, answers, pair, lost, number)
         stepped, cold = self.pair_again(pair, number)
         crowd = crowd_of(layout, pair[1].ask, number) if cold.state == "loaded" else []
-        half = copy_of(layout.haystack(pair[1].ask).stepped[0], number)
+        half = copy_of(layout.haystack(pair[1].ask).stepped_asks[0], number)
         return [[cold, *crowd], [half, stepped]]
 
     def further(self, layout: Geometry, answers: Answers, row: AtSize) -> Sequence[CheckHaystack]:
@@ -268,8 +268,8 @@ class Onset(ColdAndWarm):
                 row.size,
                 repeat=cold.ask.repeat,
                 round=2,
-                wanted=(self,),
-                lost=True,
+                probes=(self,),
+                is_lost=True,
             )
             for _, cold in whole[:LEAST_PAIRS]
         ]
@@ -306,8 +306,14 @@ class Load(Paired):
         The first prompt of every second haystack is sent with that crowd, and alone after it.
         """
         first = [haystack.cold, haystack.warm] if haystack.is_crowded else []
-        wave = *haystack.loaded, *haystack.crowd
-        return *first, *haystack.questions, *wave, *haystack.after, *haystack.crowd_after
+        wave = *haystack.wave, *haystack.crowd
+        return (
+            *first,
+            *haystack.questions,
+            *wave,
+            *haystack.asks_after_wave,
+            *haystack.crowd_repeats,
+        )
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """Return pairs of an answer alone and one among others, or alone after those."""

@@ -89,7 +89,7 @@ class Probe:
 
     def ways(self, layout: Geometry) -> set[str]:
         """Return the ways in which it asks."""
-        ways = {ask.way for ask in self.asks(layout.first[-1])}
+        ways = {ask.way for ask in self.asks(layout.first_round[-1])}
         if self.uses_shortest:
             ways |= {"short", "short-again"}
         return ways
@@ -328,10 +328,12 @@ class Paired(Probe):
                 return lost_by_chance(less, more)
             return binomial_tail(less, haystacks, usual)
 
-        p = tail(*haystacks_apart(lost, gained, noise))
+        losing, gaining = haystack_counts(lost, gained, noise)
+        p = tail(losing, gaining)
         # Noise hits both ways alike. So many losses in one way only are not noise, whatever the
         # repeats bring.
-        passing = p > level >= tail(*haystacks_apart(lost, gained, ()))
+        losing, gaining = haystack_counts(lost, gained, noise=())
+        passing = p > level >= tail(losing, gaining)
         effect = net_loss(*by_haystack([pair for pair in pairs if pair not in noise]))
         upper = 100 * effect.high if effect else None
         worst = min(sure or lost, key=by_length, default=None)
@@ -448,18 +450,22 @@ def least_lost(level: float, tail: Callable[[int], float]) -> int:
     return least
 
 
-def haystacks_apart(
+def haystack_counts(
     lost: Iterable[Pair], gained: Iterable[Pair], noise: Sequence[Pair]
 ) -> tuple[int, int]:
-    """Return on how many haystacks more is lost than gained, and on how many less."""
-    nets: Counter[int] = Counter()
+    """Return how many haystacks lost more pairs than they gained, and how many gained more.
+
+    noise: the lost pairs that do not count.
+    """
+    net_losses: Counter[int] = Counter()
     for pair in lost:
         if pair not in noise:
-            nets[pair[1].ask.repeat] += 1
+            net_losses[pair[1].ask.repeat] += 1
     for pair in gained:
-        nets[pair[1].ask.repeat] -= 1
-    losing = sum(net > 0 for net in nets.values())
-    gaining = sum(net < 0 for net in nets.values())
+        net_losses[pair[1].ask.repeat] -= 1
+
+    losing = sum(net_loss > 0 for net_loss in net_losses.values())
+    gaining = sum(net_loss < 0 for net_loss in net_losses.values())
     return losing, gaining
 
 

@@ -60,7 +60,7 @@ class Same(Probe):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Return the prompts that are sent twice, and their repeats."""
-        return haystack.warm, *haystack.questions, *haystack.again
+        return haystack.warm, *haystack.questions, *haystack.repeated_asks
 
     def helps(self, row: AtSize) -> bool:
         """Return True if there are repeats: with a race, half of them may change."""
@@ -206,8 +206,8 @@ class Mates(Probe):
         alone = haystack.cold, *haystack.questions
         if haystack.layout.options.serial:
             return alone
-        wave = *haystack.loaded, *haystack.crowd
-        return *alone, *wave, *haystack.after, *haystack.crowd_after
+        wave = *haystack.wave, *haystack.crowd
+        return *alone, *wave, *haystack.asks_after_wave, *haystack.crowd_repeats
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """Return the finding of all answers, by size.

@@ -113,7 +113,7 @@ class Schedule(Geometry):
 
     def _batches(self, answers: Answers) -> Iterator[AskBatch]:
         """Yield all that is asked, in its order."""
-        for haystack in self.first:
+        for haystack in self.first_round:
             for batch in left_of(haystack.batches, answers):
                 yield from self._for_this_model(batch, answers)
         if self.options.quick:
@@ -168,7 +168,7 @@ class Schedule(Geometry):
     @cached_property
     def _next_batch(self) -> Mapping[Key, AskBatch]:
         """Return the next batch of the first round, by the key of a batch's last ask."""
-        batches = [batch for haystack in self.first for batch in haystack.batches]
+        batches = [batch for haystack in self.first_round for batch in haystack.batches]
         return {batch.asks[-1].key: following for batch, following in pairwise(batches)}
 
     def _fitting(
@@ -234,10 +234,10 @@ class Schedule(Geometry):
     def _more(self, asking: Mapping[int, Sequence[Probe]]) -> Iterator[CheckHaystack]:
         """Yield the second set of haystacks. asking: by size, the probes that ask."""
         for part in range(ROUNDS):
-            for size, count in zip(self.sizes, self.amount.more, strict=True):
+            for size, count in zip(self.sizes, self.amount.more_haystacks, strict=True):
                 if size in asking and part < count:
                     number = self.count(size) + part
-                    yield CheckHaystack(self, size, number, round=2, wanted=tuple(asking[size]))
+                    yield CheckHaystack(self, size, number, round=2, probes=tuple(asking[size]))
 
     def judged(self, probe: Probe, answers: Answers, look: int) -> Finding:
         """Return what a probe makes of the answers."""
@@ -245,7 +245,7 @@ class Schedule(Geometry):
 
     def cells(self) -> Iterator[Ask]:
         """Yield all asks of the first round, and those that may follow it in the same families."""
-        for haystack in self.first:
+        for haystack in self.first_round:
             for batch in haystack.batches:
                 yield from batch.asks
         if self.options.logprobs:

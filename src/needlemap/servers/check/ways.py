@@ -87,7 +87,7 @@ class Ways(Probe):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Return the first prompt, the same from the cache, and again behind other questions."""
-        return haystack.cold, haystack.warm, haystack.again[0], *haystack.questions
+        return haystack.cold, haystack.warm, haystack.repeated_asks[0], *haystack.questions
 
     def ways(self, layout: Geometry) -> set[str]:
         """Return the ways of each haystack, and those that are sent when all others were."""

@@ -54,7 +54,7 @@ def test_what_building_raises_is_raised_where_it_is_wanted_a_commands_limit_too(
 
 def test_a_schedule_knows_which_batch_of_its_first_round_follows():
     schedule = Schedule(Options(max_length=2_000, few=True, reference=True, moves=MOVES))
-    batches = [batch for haystack in schedule.first for batch in haystack.batches]
+    batches = [batch for haystack in schedule.first_round for batch in haystack.batches]
     assert len(batches) > 100
     for before, behind in pairwise(batches):
         assert schedule.batch_behind(before) == behind
@@ -84,6 +84,6 @@ def test_a_check_begins_each_batch_of_its_first_round_while_the_one_before_is_as
         seed=1,
     )
     asyncio.run(ProbesOnSchedule(check).run())
-    first = sum(len(haystack.batches) for haystack in check.asker.schedule.first)
+    first = sum(len(haystack.batches) for haystack in check.asker.schedule.first_round)
     assert len(wanted) >= first > 50
     assert begun == wanted[1:first]

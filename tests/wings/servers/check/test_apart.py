@@ -16,7 +16,7 @@ def test_the_first_prompt_of_each_size_is_cold_though_shorter_ones_were_asked_be
     """A server that is wrong where nothing of a long prompt is cached was passed: the prompts of a
     size began as those of the size below, which its cache held."""
     asker = make_asker({"model": "baseline/bm25"}, Options(max_length=2_000), 7, tmp_path)
-    first = [next(h for h in asker.schedule.first if h.size == size) for size in sizes(asker)]
+    first = [next(h for h in asker.schedule.first_round if h.size == size) for size in sizes(asker)]
     texts = [text_of(asker, haystack.cold) for haystack in first]
     assert all(one[:HEAD] != other[:HEAD] for one, other in pairwise(texts))
 
@@ -24,7 +24,7 @@ def test_the_first_prompt_of_each_size_is_cold_though_shorter_ones_were_asked_be
 def test_no_secret_stands_in_two_haystacks(tmp_path):
     """One that stands in a longer haystack too was no foreign one there."""
     asker = make_asker({"model": "baseline/bm25"}, Options(max_length=2_000), 7, tmp_path)
-    haystacks = {h.cold.haystack: h.cold for h in asker.schedule.first}
+    haystacks = {h.cold.haystack: h.cold for h in asker.schedule.first_round}
     secrets = [secret for ask in haystacks.values() for secret in asker.secrets(ask)]
     assert len(secrets) == len(set(secrets)) > 100
 
@@ -33,7 +33,7 @@ def test_a_fact_starts_at_the_token_that_its_reply_names(tmp_path):
     """Places were counted in tokens of the haystack, without those of the facts before."""
     flags = {"model": "baseline/bm25", "tokenizer": "o200k_base"}
     asker = make_asker(flags, Options(max_length=2_000), 7, tmp_path)
-    haystacks = [h for h in asker.schedule.first if not h.is_short][:12]
+    haystacks = [h for h in asker.schedule.first_round if not h.is_short][:12]
     asks = [ask for haystack in haystacks for ask in haystack.questions if ask.fact < ask.facts - 1]
     off = [start_of(asker, ask) - true_start(asker, ask) for ask in asks]
     assert off.count(0) > 0.8 * len(off)  # where text joins across a seam, it is off
@@ -53,7 +53,9 @@ def test_a_haystack_is_made_once_though_its_crowd_stands_between(tmp_path, monke
         return made(cls, *args)
 
     monkeypatch.setattr(families.Repeat, "of", classmethod(count))
-    crowded = next(each for each in asker.schedule.first if each.is_crowded and not each.is_short)
+    crowded = next(
+        each for each in asker.schedule.first_round if each.is_crowded and not each.is_short
+    )
     asks = [ask for batch in crowded.batches for ask in batch.asks]
     assert any(ask.way == "crowd" for ask in asks)
     for ask in asks:

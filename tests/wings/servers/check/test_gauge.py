@@ -354,7 +354,7 @@ def test_fifteen_haystacks_of_each_size_are_enough_where_time_ends_a_check(
     known = replace(asked.options, max_length=8_000, reference=True, logprobs=True)
     options = replace(known, serial=serial)
     schedule, answers, begun = Schedule(options, seed=7), Answers(), Counter[int]()
-    for each in schedule.first:
+    for each in schedule.first_round:
         begun[each.size] += 1
         if each.is_short or begun[each.size] <= most:
             for ask in (ask for batch in each.batches for ask in batch.asks):
@@ -405,7 +405,9 @@ def test_the_reference_is_computed_while_a_server_computes_the_same_prompt() -> 
     options = Options(512, answer_tokens=24, around=90, reference=True, moves=MOVES)
     for serial, together in ((False, True), (True, False)):
         schedule = Schedule(replace(options, serial=serial), seed=7)
-        (haystack,) = (each for each in schedule.first if (each.size, each.repeat) == (512, 0))
+        (haystack,) = (
+            each for each in schedule.first_round if (each.size, each.repeat) == (512, 0)
+        )
         first = [ask.way for ask in haystack.batches[0].asks]
         assert (first == ["cold", "reference-cold"]) is together
 
@@ -513,7 +515,7 @@ def test_margins_beyond_every_data_type_are_no_rounding(far: int, state: str) ->
     asked, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))
     schedule = Schedule(replace(asked.options, reference=True), seed=7)
     size, answers = schedule.sizes[-1], Answers()
-    for made in (each for each in schedule.first if each.size == size):
+    for made in (each for each in schedule.first_round if each.size == size):
         here = made.cold
         there = replace(here, way=f"{BESIDE}{here.way}")
         moved = 0.25 if made.repeat < far else 0.05

@@ -64,7 +64,7 @@ def test_one_stray_digit_fails_the_row(stray):
     probe = made.probes[LONG_ANSWERS]
     asks = [
         ask
-        for haystack in made.first
+        for haystack in made.first_round
         for batch in haystack.batches
         for ask in batch.asks
         if ask.way == LONG

@@ -143,7 +143,7 @@ def test_lengths_between_the_sizes_leave_no_gap(seed):
     sent in it, and the exit code was 0."""
     schedule = Schedule(Options(max_length=2_000, answer_tokens=24, around=107), seed=seed)
     for shorter, size in itertools.pairwise(schedule.sizes):
-        drawn = [haystack.longest for haystack in schedule.first if haystack.size == size]
+        drawn = [haystack.longest for haystack in schedule.first_round if haystack.size == size]
         between = sorted({length for length in drawn if length < size} | {shorter, size})
         widest = max(upper / lower for lower, upper in itertools.pairwise(between))
         assert widest < (size / shorter) ** 0.25, between
@@ -157,7 +157,7 @@ def test_depths_between_the_fixed_ones_are_sent(depth):
 
 def test_a_third_of_the_haystacks_has_a_drawn_length():
     schedule = Schedule(Options(max_length=128_000), seed=3)
-    haystacks = [haystack for haystack in schedule.first if not haystack.is_short]
+    haystacks = [haystack for haystack in schedule.first_round if not haystack.is_short]
     drawn = [haystack for haystack in haystacks if haystack.longest < haystack.size]
     assert len(drawn) / len(haystacks) == pytest.approx(1 / 3, abs=0.05)
     before = dict(zip(schedule.sizes, (664, *schedule.sizes), strict=False))

@@ -27,9 +27,9 @@ def text_of(asker, ask):
 
 
 def test_a_hit_ends_within_the_number_that_is_asked(asker):
-    haystack = next(each for each in asker.schedule.first if each.within)
-    first, parted = text_of(asker, haystack.cold), text_of(asker, haystack.within)
-    old, new = (asker.secrets(ask)[ask.fact] for ask in (haystack.cold, haystack.within))
+    haystack = next(each for each in asker.schedule.first_round if each.within_ask)
+    first, parted = text_of(asker, haystack.cold), text_of(asker, haystack.within_ask)
+    old, new = (asker.secrets(ask)[ask.fact] for ask in (haystack.cold, haystack.within_ask))
     assert (len(first), old[:KEPT], len(new)) == (len(parted), new[:KEPT], NUMBER)
     pairs = enumerate(zip(first, parted, strict=True))
     at = next(number for number, (one, other) in pairs if one != other)
@@ -38,10 +38,10 @@ def test_a_hit_ends_within_the_number_that_is_asked(asker):
 
 
 def test_its_right_answer_is_the_number_that_it_holds_and_no_foreign_secret(asker):
-    haystack = next(each for each in asker.schedule.first if each.within)
-    secrets = asker.secrets(haystack.within)
+    haystack = next(each for each in asker.schedule.first_round if each.within_ask)
+    secrets = asker.secrets(haystack.within_ask)
     assert secrets[:-1] == asker.secrets(haystack.cold)[:-1]
-    assert secrets[-1] in text_of(asker, haystack.within)
+    assert secrets[-1] in text_of(asker, haystack.within_ask)
 
 
 def test_words_have_no_twin(tmp_path):
@@ -49,7 +49,7 @@ def test_words_have_no_twin(tmp_path):
     words = {"who": ["Ann", "Bo"], "what": ["tea", "jam"]}
     flags = {"model": "baseline/bm25", **own, "keywords": ["{what}"], "draw": words}
     schedule = make_asker(flags, Options(max_length=2_000), 7, tmp_path).schedule
-    assert not any(each.within for each in schedule.first)
+    assert not any(each.within_ask for each in schedule.first_round)
 
 
 def row_of(is_wrong: Callable[[Ask], bool], holds: int = 0) -> tuple[str, str]:
@@ -92,8 +92,8 @@ def test_of_another_model_half_the_haystacks_point_and_more_are_asked():
 def test_half_of_a_prompt_has_room_for_all_its_facts(asker):
     """Reached in two steps, the shortest size of 8k ended the check: half of it was too short."""
     size = asker.schedule.sizes[0]
-    haystack = next(each for each in asker.schedule.first if each.size == size)
-    half, stepped = haystack.stepped
+    haystack = next(each for each in asker.schedule.first_round if each.size == size)
+    half, stepped = haystack.stepped_asks
     texts = [text_of(asker, ask) for ask in (half, stepped)]
     assert half.length < stepped.length
     assert all(secret in text for text in texts for secret in asker.secrets(half))
