@@ -205,7 +205,7 @@ def of_more_checks() -> Iterator[Made]:
         yield check_row(f"{name}, {title}", judge(schedule, [reply(name, ask) for ask in asks]))
     for name in WALKED:
         schedule, answers = Schedule(BASE, 1), Answers()
-        while (batch := schedule.next(answers)) is not None:
+        while (batch := schedule.next_batch(answers)) is not None:
             for ask in batch.asks:
                 answers.add(reply(name, ask))
         yield check_row(f"{name}, whole", judge(schedule, answers))
@@ -622,7 +622,8 @@ def plans(_command: str) -> Iterator[tuple[str, str]]:
     ):
         schedule, asks = first_asks(options, 1)
         costs = [
-            [cost.prompts, cost.sent, cost.computed] for cost in (schedule.whole, schedule.most)
+            [cost.prompts, cost.sent, cost.computed]
+            for cost in (schedule.first_round_cost, schedule.highest_cost)
         ]
         text = "".join(as_text(ask_row(ask), indent=None) for ask in asks)
         yield f"check, {title}", text + as_text([schedule.sizes, costs])

@@ -98,7 +98,7 @@ def check(
     known, changed, leaked = dict[tuple[str, int], Request](), 0, 0
     found: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     secrets = dict[str, object]()
-    while (batch := schedule.next(answers)) is not None:
+    while (batch := schedule.next_batch(answers)) is not None:
         requests = [request_of(ask, schedule) for ask in batch.asks]
         requests = [known.setdefault((each.name, each.room), each) for each in requests]
         for ask, request in zip(batch.asks, requests, strict=True):

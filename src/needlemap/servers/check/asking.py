@@ -335,7 +335,7 @@ class ProbesOnSchedule:
             begin_families(path, "check", ("cold",))
             check.write(None)
         try:
-            while (batch := check.asker.schedule.next(check.answers)) is not None:
+            while (batch := check.asker.schedule.next_batch(check.answers)) is not None:
                 await self._ask(batch)
                 self._look_at_first()
             await self._ask_window()
@@ -404,7 +404,7 @@ class ProbesOnSchedule:
 
     def _build_next(self, batch: AskBatch) -> None:
         """Have the prompts of the next batch built, if it is known and nothing of it was sent."""
-        following = self.check.asker.schedule.batch_behind(batch)
+        following = self.check.asker.schedule.batch_after(batch)
         if following is None:
             return
         for ask in following.asks:

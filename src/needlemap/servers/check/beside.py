@@ -21,7 +21,7 @@ from needlemap.servers.check.finding import AtSize, Finding, Worst, issue
 from needlemap.servers.check.haystack import CheckHaystack, Geometry
 from needlemap.servers.check.margins import TIMES_USUAL, finest_type, nats_apart
 from needlemap.servers.check.probe import (
-    HELD,
+    KNOWN_MISS_RATE,
     LEAST,
     NOTHING,
     Groups,
@@ -44,10 +44,10 @@ MOVED_KNOWN = 0.05
 SUSPICIOUS = 0.05
 
 
-def most_moved(layout: Geometry) -> float:
-    """Return by how many nats a token the margins of an honest engine move at most.
+def largest_honest_move(layout: Geometry) -> float:
+    """Return the largest move of an honest engine's margins, in nats a token.
 
-    For a known model it is what the coarsest data type moves.
+    For a known model it is the move by the coarsest data type.
     """
     moves = layout.options.moves
     if not moves:
@@ -56,7 +56,7 @@ def most_moved(layout: Geometry) -> float:
     return limit
 
 
-def data_type(layout: Geometry, most: float) -> str:
+def data_type_words(layout: Geometry, most: float) -> str:
     """Return the finest data type that explains a move of margins, in words; '' if none does.
 
     most: the largest move of a prompt, in nats a token.
@@ -100,10 +100,12 @@ class Window(Probe):
         return ""
 
     def absent(self, layout: Geometry, answers: Answers) -> str:
-        """Return why it says nothing: nothing was refused, and nothing sent at the context's
-        end."""
+        """Return why there is nothing to judge, or '' if there is.
+
+        Prompts that were promised room and refused can always be judged.
+        """
         options = layout.options
-        if self._broken(layout, answers):
+        if self._wrongly_refused(layout, answers):
             return ""
         if options.context is None:
             return "needs a server that tells its context"
@@ -113,10 +115,10 @@ class Window(Probe):
             return "needs lengths of the model's own vocabulary"
         return ""
 
-    def _broken(self, layout: Geometry, answers: Answers) -> list[Reply]:
-        """Return the refused prompts for which there was room.
+    def _wrongly_refused(self, layout: Geometry, answers: Answers) -> list[Reply]:
+        """Return the replies to refused prompts for which there was room.
 
-        Room was promised by --max-length, or by the context that the server tells, in its tokens.
+        Room is promised by --max-length, or by the context that the server reports, in its tokens.
         """
         refused = [reply for reply in answers.refused() if reply.ask.way != "beyond"]
         if layout.options.promised:
@@ -128,62 +130,66 @@ class Window(Probe):
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """Return one row: the end of the context, compared with other prompts of that length."""
-        why = self.absent(layout, answers)
-        if why:
-            return Finding(self.name, "not applicable", 0, why)
-        return self.whole([self._end(layout, answers, self.level(look, 1))])
+        reason = self.absent(layout, answers)
+        if reason:
+            return Finding(self.name, "not applicable", 0, reason)
+        return self.whole([self._row_at_end(layout, answers, self.level(look, 1))])
 
-    def _end(self, layout: Geometry, answers: Answers, level: float) -> AtSize:
+    def _row_at_end(self, layout: Geometry, answers: Answers, level: float) -> AtSize:
         size = layout.sizes[-1]
-        refused = self._broken(layout, answers)
-        if refused:
-            shortest = min(refused, key=lambda reply: reply.ask.length)
+        refused_replies = self._wrongly_refused(layout, answers)
+        if refused_replies:
+            shortest = min(refused_replies, key=lambda reply: reply.ask.length)
             return AtSize(
                 size,
                 FAIL,
-                n=len(refused),
+                n=len(refused_replies),
                 said=f"prompts of {shortest.ask.length:,} tokens are refused: less than promised",
                 worst=Worst.of(shortest),
             )
-        beyond = answers.every("beyond")
-        if beyond:
-            said = "a prompt longer than the context is answered, not refused"
-            counted = beyond[0].prompt_tokens
-            if counted is not None:
-                said += f"; {counted:,} of its tokens were counted"
-            return AtSize(size, FAIL, n=1, said=said, worst=Worst.of(beyond[0]))
-        inside = answers.every("window")
-        if not inside:
+
+        replies_beyond = answers.every("beyond")
+        if replies_beyond:
+            reply = replies_beyond[0]
+            sentence = "a prompt longer than the context is answered, not refused"
+            if reply.prompt_tokens is not None:
+                sentence += f"; {reply.prompt_tokens:,} of its tokens were counted"
+            return AtSize(size, FAIL, n=1, said=sentence, worst=Worst.of(reply))
+
+        end_replies = answers.every("window")
+        if not end_replies:
             return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
-        return self._compared_with_others(inside, answers, size, level)
+        return self._compare_with_others(end_replies, answers, size, level)
 
-    def _compared_with_others(
-        self, inside: Sequence[Reply], answers: Answers, size: int, level: float
+    def _compare_with_others(
+        self, end_replies: Sequence[Reply], answers: Answers, size: int, level: float
     ) -> AtSize:
-        """Return the finding of prompts at the end of the context.
+        """Return the row of the prompts at the end of the context.
 
-        inside: their answers.
+        end_replies: the replies to these prompts. level: the alpha of the comparison with other
+            prompts of the size.
         """
-        missed = [reply for reply in inside if not reply.right]
+        missed = [reply for reply in end_replies if not reply.right]
         others = answers.of(size, "cold", "crowded", "ask")
-        wrong = sum(not reply.right for reply in others)
-        p = more_often(len(missed), len(inside), wrong, len(others))
-        said = f"{len(missed)} of {len(inside)} missed at the end of the context"
+        wrong_count = sum(not reply.right for reply in others)
+        p = more_often(len(missed), len(end_replies), wrong_count, len(others))
+
+        sentence = f"{len(missed)} of {len(end_replies)} missed at the end of the context"
         if missed:
-            said += f", {wrong} of {len(others)} elsewhere at that length"
+            sentence += f", {wrong_count} of {len(others)} elsewhere at that length"
         word = row_word(
             fails=p <= level and bool(missed),
-            passes=not missed and 2 * wrong <= len(others),
+            passes=not missed and 2 * wrong_count <= len(others),
             points=bool(missed),
         )
         return AtSize(
             size,
             word,
-            n=len(inside),
+            n=len(end_replies),
             lost=len(missed),
-            effect=rates_apart(len(missed), len(inside), wrong, len(others)),
+            effect=rates_apart(len(missed), len(end_replies), wrong_count, len(others)),
             p=p,
-            said=said,
+            said=sentence,
             worst=smallest(missed) if missed else None,
         )
 
@@ -191,8 +197,8 @@ class Window(Probe):
 class Reference(Paired):
     """Compares answers and their margins with those of the same weights elsewhere.
 
-    Engines differ in the last digits. How much is usual is seen if the server is sent the same
-    prompt twice.
+    Engines differ in the last digits. The usual difference is that of the server's answers to
+    the same prompt, sent twice.
     """
 
     name = "reference"
@@ -221,7 +227,7 @@ class Reference(Paired):
     )
 
     def needs(self, layout: Geometry) -> str:
-        """Return what is missing: a reference."""
+        """Return '' if there is a reference, else the option that names one."""
         return "" if layout.options.reference else "--reference hf/PATH, or a server's address"
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
@@ -232,26 +238,26 @@ class Reference(Paired):
         return haystack.cold, reference
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """Return the reference's answer, then the server's."""
+        """Return pairs of the reference's and the server's answer to one prompt."""
         return answers.same_prompt(size, FIRST_BESIDE, FIRST)
 
     def copies(
         self, layout: Geometry, answers: Answers, pair: Pair, lost: Set[Key], number: int
     ) -> Groups:
-        """Return both prompts after a first line of their own; next to others if it was so."""
+        """Return copies of both prompts, with a crowd if the first was sent among others."""
         reference, server = self.pair_again(pair, number)
         crowd = crowd_of(layout, pair[1].ask, number) if server.state == "loaded" else []
         return [[server, *crowd], [reference]]
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
-        """Judge answers at half of the level, and margins at the other half."""
+        """Return the row of answers and margins, each judged at half of the level."""
         pairs = self.pairs(answers, size)
-        usual = HELD if size <= layout.options.holds else None
-        row = self.compared(answers, size, level / 2, pairs, usual)
+        miss_rate = KNOWN_MISS_RATE if size <= layout.options.holds else None
+        row = self.compared(answers, size, level / 2, pairs, miss_rate)
         if not pairs:
             return row
         margins = self._margins(layout, answers, size, pairs)
-        said = row.said + margins.said
+        said = row.said + margins.sentence
         counts = counted_apart(pairs) if layout.options.holds else ""
         if counts:
             said += f"; {counts}"
@@ -260,10 +266,10 @@ class Reference(Paired):
 
         finds_enough = 2 * sum(reference.right for reference, _ in pairs) >= len(pairs)
         p = margins.p if finds_enough else 1.0
-        if margins.far and p <= level / 2:
-            row = replace(row, state=FAIL, p=p, worst=row.worst or smallest(margins.far))
-        elif layout.options.moves and margins.far and p <= SUSPICIOUS and row.state == PASS:
-            row = replace(row, state=SUSPECT, p=p, worst=smallest(margins.far))
+        if margins.far_replies and p <= level / 2:
+            row = replace(row, state=FAIL, p=p, worst=row.worst or smallest(margins.far_replies))
+        elif layout.options.moves and margins.far_replies and p <= SUSPICIOUS and row.state == PASS:
+            row = replace(row, state=SUSPECT, p=p, worst=smallest(margins.far_replies))
         if not finds_enough and row.state == PASS:
             points = bool(row.suspects) or row.lost - row.noise > row.gained
             row = replace(
@@ -275,49 +281,57 @@ class Reference(Paired):
 
     def _margins(
         self, layout: Geometry, answers: Answers, size: int, pairs: Sequence[Pair]
-    ) -> MarginsMoved:
-        """Return how far margins moved from the reference's."""
+    ) -> MarginMoves:
+        """Return the moves of the server's margins from the reference's."""
         moves = [
             (nats, server)
             for reference, server in pairs
             if (nats := nats_apart(reference.margins, server.margins)) is not None
         ]
         if not moves:
-            return MarginsMoved(far=(), p=1.0, said="")
+            return MarginMoves(far_replies=(), p=1.0, sentence="")
 
-        limit = most_moved(layout)
+        limit = largest_honest_move(layout)
         share = MOVED_KNOWN
         if not layout.options.moves:
             # A known model's limit is not learnt from the server, which may be spoilt already.
-            limit = max(limit, TIMES_USUAL * _usual(answers, size))
+            limit = max(limit, TIMES_USUAL * _largest_own_move(answers, size))
             share = MOVED
-        far = tuple(server for nats, server in moves if nats > limit)
+
+        far_replies = tuple(server for nats, server in moves if nats > limit)
         mean = fmean(nats for nats, _ in moves)
-        said = f"; margins move by {mean:.2g} nats a token"
-        kind = data_type(layout, max(nats for nats, _ in moves))
-        if kind:
-            said += kind
+        sentence = f"; margins move by {mean:.2g} nats a token"
+        data_type = data_type_words(layout, max(nats for nats, _ in moves))
+        if data_type:
+            sentence += data_type
         else:
-            said += f", {len(far)} of {len(moves)} by over {limit:.2g}"
-        return MarginsMoved(far=far, p=binomial_tail(len(far), len(moves), share), said=said)
+            sentence += f", {len(far_replies)} of {len(moves)} by over {limit:.2g}"
+        return MarginMoves(
+            far_replies=far_replies,
+            p=binomial_tail(len(far_replies), len(moves), share),
+            sentence=sentence,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class MarginsMoved:
-    """How far margins moved from the reference's.
+class MarginMoves:
+    """The moves of the server's margins from the reference's.
 
-    far: answers whose margins moved beyond the limit. p: the chance of so many. said: in words.
+    Attributes:
+        far_replies: The replies whose margins moved beyond the limit.
+        p: The chance that an honest engine has so many of them.
+        sentence: The moves in words.
     """
 
-    far: tuple[Reply, ...]
+    far_replies: tuple[Reply, ...]
     p: float
-    said: str
+    sentence: str
 
 
 def counted_apart(pairs: Sequence[Pair]) -> str:
-    """Return that the server counts other numbers of tokens than the reference in each prompt.
+    """Return a sentence if the server counts other tokens than the reference in every prompt.
 
-    Its template or its tokenizer is then another one. '' if it does not.
+    Its template or its tokenizer is then another one. Otherwise the result is ''.
     """
     counts = [
         (reference.prompt_tokens, server.prompt_tokens)
@@ -333,8 +347,8 @@ def counted_apart(pairs: Sequence[Pair]) -> str:
     )
 
 
-def _usual(answers: Answers, size: int) -> float:
-    """Return by how many nats a token margins move at most if the same prompt is sent twice."""
+def _largest_own_move(answers: Answers, size: int) -> float:
+    """Return the largest move of margins if the same prompt is sent twice, in nats a token."""
     pairs: Sequence[Pair] = answers.same_prompt(size, "warm", "again")
     moves = (nats_apart(first.margins, again.margins) or 0.0 for first, again in pairs)
     return max(moves, default=0.0)

@@ -167,8 +167,12 @@ def show_plan(check: Check, typed: CheckFlags) -> int:
     if its speed is given.
     """
     schedule, speed = check.asker.schedule, typed.tokens_per_second
+    costs = {
+        "whole": schedule.first_round_cost,
+        "undecided rows, at most": schedule.highest_cost,
+    }
     rows = []
-    for name, cost in (("whole", schedule.whole), ("undecided rows, at most", schedule.most)):
+    for name, cost in costs.items():
         row: dict[str, Any] = {"check": name, **asdict(cost)}
         if speed:
             row["minutes"] = round(cost.computed / speed / 60, 1)
@@ -179,7 +183,7 @@ def show_plan(check: Check, typed: CheckFlags) -> int:
     parts = (
         Fact("sizes", list(schedule.sizes)),
         Table("plan", columns, tuple(rows), after=note),
-        Fact("total", asdict(schedule.whole)),
+        Fact("total", asdict(schedule.first_round_cost)),
     )
     show_finding(Report("check", "what is asked", parts), typed)
     return 0
@@ -198,7 +202,7 @@ class CheckProgress:
     """Prints how far a check is, a line for every so many answers."""
 
     def __init__(self, check: Check) -> None:
-        self._total = check.asker.schedule.whole.prompts
+        self._total = check.asker.schedule.first_round_cost.prompts
         # The number of answers at the last line.
         self._shown = -_EVERY
 

@@ -272,7 +272,7 @@ def required_of(schedule: Schedule) -> tuple[list[int], list[str]]:
     sizes = list[int]()
     names = list[str]()
     for word in schedule.options.require:
-        if word in schedule.every:
+        if word in schedule.all_probes:
             names.append(word)
         else:
             sizes.append(size_of(schedule, word, "--require"))
@@ -289,7 +289,7 @@ def size_of(schedule: Schedule, word: str, flag: str) -> int:
         size = 0
     if size in schedule.sizes:
         return size
-    choices = [*map(short_size, schedule.sizes), *schedule.every]
+    choices = [*map(short_size, schedule.sizes), *schedule.all_probes]
     raise SettingsError(f"{flag} {word}: no size and no probe. {did_you_mean(word, choices)}")
 
 
@@ -301,7 +301,7 @@ def accepted_of(schedule: Schedule) -> dict[str, tuple[int, ...]]:
     sizes_by_probe: dict[str, tuple[int, ...]] = {}
     for word in schedule.options.accept:
         name, at, size = word.partition("@")
-        if name not in schedule.every or not at:
+        if name not in schedule.all_probes or not at:
             raise SettingsError(
                 f"--accept {word}: give PROBE@SIZE, as length@{short_size(schedule.sizes[-1])}."
             )
@@ -320,7 +320,7 @@ def must_run(
     elif schedule.options.quick:
         required = [TOTAL]
     else:
-        required = [name for name, probe in schedule.every.items() if probe.must]
+        required = [name for name, probe in schedule.all_probes.items() if probe.must]
     return tuple(name for name in required if name not in run)
 
 

@@ -9,7 +9,7 @@ from needlemap.servers.check.ask import FIRST, FIRST_BESIDE, Answers, Ask, Reply
 from needlemap.servers.check.effects import rates_apart
 from needlemap.servers.check.finding import AtSize, Finding, issue
 from needlemap.servers.check.haystack import BEHIND, CheckHaystack, Geometry
-from needlemap.servers.check.probe import HELD, LEAST, NOTHING, Probe, smallest
+from needlemap.servers.check.probe import KNOWN_MISS_RATE, LEAST, NOTHING, Probe, smallest
 from needlemap.stats.exact import binomial_tail, lost_by_chance
 from needlemap.stats.verdicts import NOT_ENOUGH_DATA, SUSPECT, row_word
 
@@ -124,7 +124,7 @@ class Length(Probe):
         lost_in_all, n_in_all = lost + lost_between, n + len(between)
         p: float | None
         if is_known:
-            p = binomial_tail(lost_in_all, n_in_all, HELD)
+            p = binomial_tail(lost_in_all, n_in_all, KNOWN_MISS_RATE)
             is_too_many = lost_in_all >= max(LEAST_LOST, LOST_KNOWN * n_in_all)
         else:
             p = self._reference_p(answers, size)

@@ -13,7 +13,7 @@ from needlemap.servers.check.ask import FIRST, Answers, Ask, Key, Reply
 from needlemap.servers.check.finding import AtSize, issue
 from needlemap.servers.check.haystack import CheckHaystack, Geometry, crowd_index
 from needlemap.servers.check.probe import (
-    HELD,
+    KNOWN_MISS_RATE,
     LEAST,
     Groups,
     Pair,
@@ -28,11 +28,11 @@ from needlemap.stats.verdicts import FAIL, PASS, SUSPECT, combined_word
 # All of so many pairs lost is a fail at each of the first 20 looks.
 LEAST_PAIRS = 24
 # Share of a prompt that a server must leave uncounted before it is reported.
-CLEAR = 0.02
+UNCOUNTED_SHARE = 0.02
 # The same if its vocabulary is another one.
-CLEAR_ELSE = 0.1
+UNCOUNTED_SHARE_OTHER_VOCABULARY = 0.1
 # Share of its level that `cache` leaves to facts within which a hit ends.
-PARTED = 0.1
+LEVEL_SHARE_WITHIN = 0.1
 # Tokens that the prompts of all users may start with.
 SHARED = 128
 # Tokens that a server's template may add.
@@ -41,22 +41,22 @@ TEMPLATE = 32
 _LATE = 0.7
 
 
-def joined(row: AtSize, other: AtSize, where: str) -> AtSize:
+def join_rows(row: AtSize, other: AtSize, condition: str) -> AtSize:
     """Return two rows of one size as one, both of which must pass.
 
-    where: where the pairs of the other row stand, in words.
+    condition: the condition of the other row's pairs, in words that end its sentence.
     """
     word = combined_word([row.state, other.state])
-    deciding = [each for each in (row, other) if each.state == word]
-    first = deciding[0]
+    deciding_rows = [candidate for candidate in (row, other) if candidate.state == word]
+    deciding_row = deciding_rows[0]
     if word == PASS:
-        first = max(deciding, key=lambda each: each.upper or 0.0)
+        deciding_row = max(deciding_rows, key=lambda candidate: candidate.upper or 0.0)
     return replace(
-        first,
+        deciding_row,
         n=row.n + other.n,
         lost=row.lost + other.lost,
         gained=row.gained + other.gained,
-        said=f"{row.said}; {other.said}{where}",
+        said=f"{row.said}; {other.said}{condition}",
         suspects=row.suspects + other.suspects,
         noise=row.noise + other.noise,
         left=row.left + other.left,
@@ -69,10 +69,10 @@ def any_right(pairs: Iterable[Pair]) -> bool:
 
 
 def was_cold(reply: Reply) -> bool:
-    """Return True if a first prompt was computed, not cached.
+    """Return True if a first prompt was computed, not read from a cache.
 
-    By the server's own count, if it gives one, no more of it was cached than a template that all
-    prompts share.
+    If the server counts cached tokens, no more of them may be cached than a template that all
+    prompts share. If it does not, the prompt is taken to be computed.
     """
     return (reply.cached_tokens or 0) <= SHARED
 
@@ -118,8 +118,7 @@ class Cache(ColdAndWarm):
     )
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Return the first prompt cold and warm, and its question after hits that end near its
-        fact.
+        """Return the first prompt cold and warm, and prompts whose hits end near its fact.
 
         One hit ends just after the fact, another one within it.
         """
@@ -127,57 +126,64 @@ class Cache(ColdAndWarm):
         return haystack.cold, *near_fact, haystack.warm
 
     def absent(self, layout: Geometry, answers: Answers) -> str:
-        """Return why it says nothing: the server reports that it held nothing of any prompt."""
+        """Return the reason if the server reports that it held nothing of any prompt, else ''."""
         replies = answers.every("warm", "tail", "within", "again")
         if replies and all(reply.cached_tokens == 0 for reply in replies):
             return "needs a prefix cache: the server reports that it held nothing of any prompt"
         return ""
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """Return pairs of a cold answer and another one.
+        """Return pairs of a cold answer and one after a hit.
 
-        That is the same prompt warm, or after a hit that ends just after the fact, or within it.
+        The second prompt is the same one warm, or one whose hit ends just after the fact or within
+        it.
         """
-        held, parted = self.sides(answers, size)
-        return held + parted
+        pairs_after, pairs_within = self.pairs_by_hit(answers, size)
+        return pairs_after + pairs_within
 
-    def sides(self, answers: Answers, size: int) -> tuple[list[Pair], list[Pair]]:
-        """Return pairs whose fact a hit holds, and pairs within whose fact it ends."""
-        cold = {reply.ask.repeat: reply for reply in answers.of(size, "cold") if was_cold(reply)}
+    def pairs_by_hit(self, answers: Answers, size: int) -> tuple[list[Pair], list[Pair]]:
+        """Return the pairs whose hit ends after the fact, and those whose hit ends within it."""
+        cold_replies = {
+            reply.ask.repeat: reply for reply in answers.of(size, "cold") if was_cold(reply)
+        }
 
         def with_cold(way: str) -> list[Pair]:
             return [
-                (cold[reply.ask.repeat], reply)
+                (cold_replies[reply.ask.repeat], reply)
                 for reply in answers.of(size, way)
-                if reply.ask.repeat in cold
+                if reply.ask.repeat in cold_replies
             ]
 
-        same = answers.same_prompt(size, FIRST, "warm")
-        held = [(first, warm) for first, warm in same if was_cold(first)]
-        return [*held, *with_cold("tail")], with_cold("within")
+        first_and_warm = answers.same_prompt(size, FIRST, "warm")
+        warm_pairs = [(first, warm) for first, warm in first_and_warm if was_cold(first)]
+        return [*warm_pairs, *with_cold("tail")], with_cold("within")
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
-        """Judge facts that a hit holds, and with a small part of the level facts within which it
-        ends.
+        """Return the row of the pairs, each kind judged at a part of the level.
 
-        There are fewer of these, so they keep no size from passing unless some are lost.
+        There are few pairs whose hit ends within the fact, so they have a small part of the level,
+        and keep a size from passing only if some of them are lost.
         """
-        held, parted = self.sides(answers, size)
-        if not parted:
-            return with_unreported_hits(self.compared(answers, size, level, held), held)
-        row = self.compared(answers, size, (1 - PARTED) * level, held)
-        row = with_unreported_hits(row, held)
-        usual = HELD if size <= layout.options.holds else None
-        within = self.compared(answers, size, PARTED * level, parted, usual)
-        if not within.lost:
+        pairs_after, pairs_within = self.pairs_by_hit(answers, size)
+        if not pairs_within:
+            row = self.compared(answers, size, level, pairs_after)
+            return with_unreported_hits(row, pairs_after)
+
+        row = self.compared(answers, size, (1 - LEVEL_SHARE_WITHIN) * level, pairs_after)
+        row = with_unreported_hits(row, pairs_after)
+        miss_rate = KNOWN_MISS_RATE if size <= layout.options.holds else None
+        row_within = self.compared(
+            answers, size, LEVEL_SHARE_WITHIN * level, pairs_within, miss_rate
+        )
+        if not row_within.lost:
             return row
-        return joined(row, within, " where a hit ends within the fact")
+        return join_rows(row, row_within, " where a hit ends within the fact")
 
 
 def with_unreported_hits(row: AtSize, pairs: Sequence[Pair]) -> AtSize:
-    """Return a row that says so if the server reported for no prompt what its cache held.
+    """Return a row, with a note if the server reported cached tokens for no prompt.
 
-    Then there may be no cache.
+    It may have no cache then.
     """
     if not pairs or any(warm.cached_tokens is not None for _, warm in pairs):
         return row
@@ -205,7 +211,7 @@ class Onset(ColdAndWarm):
     )
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Return the first prompt and the same once more; of a lost size, in two steps."""
+        """Return the first prompt twice; if the size is lost, a copy of it in two steps."""
         return haystack.stepped_asks if haystack.is_lost else [haystack.cold, haystack.warm]
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
@@ -213,31 +219,40 @@ class Onset(ColdAndWarm):
 
         If a prompt was sent in two steps, that answer takes the place of the warm one.
         """
-        stepped = {reply.ask.repeat: reply for reply in answers.of(size, "stepped")}
-        same = answers.same_prompt(size, "warm", FIRST)
-        alone = [pair for pair in same if pair[1].ask.way == "cold" and was_cold(pair[1])]
-        among = [pair for pair in same if pair[1].ask.way != "cold" and was_cold(pair[1])]
-        # What is lost beside others only is for `load` to say.
-        pairs = alone if lost_of(among) and not lost_of(alone) else alone + among
-        in_steps = [pair for pair in pairs if pair[1].ask.repeat in stepped]
-        if in_steps and not any_right(in_steps):
-            return [(stepped[cold.ask.repeat], cold) for _, cold in in_steps]
+        stepped_replies = {reply.ask.repeat: reply for reply in answers.of(size, "stepped")}
+        cold_pairs = [
+            (warm, first)
+            for warm, first in answers.same_prompt(size, "warm", FIRST)
+            if was_cold(first)
+        ]
+        lone_pairs = [pair for pair in cold_pairs if pair[1].ask.way == "cold"]
+        crowded_pairs = [pair for pair in cold_pairs if pair[1].ask.way != "cold"]
+
+        pairs = lone_pairs + crowded_pairs
+        # If only prompts that were sent among others are lost, that is for `load` to find.
+        if lost_of(crowded_pairs) and not lost_of(lone_pairs):
+            pairs = lone_pairs
+        pairs_in_steps = [pair for pair in pairs if pair[1].ask.repeat in stepped_replies]
+        if pairs_in_steps and not any_right(pairs_in_steps):
+            return [(stepped_replies[cold.ask.repeat], cold) for _, cold in pairs_in_steps]
         return pairs
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
-        """Judge the pairs.
+        """Return the row of the pairs.
 
-        Of a known model, what two steps find and one loses is lost, because nothing can be gained.
+        If two steps find what a known model loses in one, each such pair is a loss: nothing can be
+        gained, so losses are not compared with gains.
         """
         pairs = self.pairs(answers, size)
         is_stepped = any(first.ask.way == "stepped" for first, _ in pairs)
-        usual = HELD if is_stepped and size <= layout.options.holds else None
-        return self.compared(answers, size, level, pairs, usual)
+        is_known = is_stepped and size <= layout.options.holds
+        miss_rate = KNOWN_MISS_RATE if is_known else None
+        return self.compared(answers, size, level, pairs, miss_rate)
 
     def copies(
         self, layout: Geometry, answers: Answers, pair: Pair, lost: Set[Key], number: int
     ) -> Groups:
-        """Return copies of a pair; what was reached in two steps is so again."""
+        """Return copies of a pair; a prompt in two steps is copied with both steps."""
         if pair[0].ask.way != "stepped":
             return super().copies(layout, answers, pair, lost, number)
         stepped, cold = self.pair_again(pair, number)
@@ -246,21 +261,23 @@ class Onset(ColdAndWarm):
         return [[cold, *crowd], [half, stepped]]
 
     def further(self, layout: Geometry, answers: Answers, row: AtSize) -> Sequence[CheckHaystack]:
-        """Return the same documents, to be read in two steps.
+        """Return the same haystacks, to be read in two steps.
 
-        That is done if neither way finds anything in the whole haystacks of a size, and a shorter
-        size is found.
+        If any pair of the whole haystacks is found, or if little is found at the next smaller size,
+        the result is ().
         """
         index = layout.sizes.index(row.size)
         shorter = layout.sizes[index - 1] if index else layout.short
         replies = answers.of(shorter, "ask", "short", "warm")
         finds_shorter = 2 * sum(reply.right for reply in replies) > len(replies)
-        # Haystacks whose lengths are drawn from between the sizes may be found.
-        between = layout.drawn_lengths[row.size]
-        whole = [
-            pair for pair in self.pairs(answers, row.size) if pair[1].ask.length not in between
+        # Shorter haystacks, whose lengths are drawn from between the sizes, may be found.
+        drawn_lengths = layout.drawn_lengths[row.size]
+        whole_pairs = [
+            pair
+            for pair in self.pairs(answers, row.size)
+            if pair[1].ask.length not in drawn_lengths
         ]
-        if any_right(whole) or not finds_shorter:
+        if any_right(whole_pairs) or not finds_shorter:
             return ()
         return [
             CheckHaystack(
@@ -271,7 +288,7 @@ class Onset(ColdAndWarm):
                 probes=(self,),
                 is_lost=True,
             )
-            for _, cold in whole[:LEAST_PAIRS]
+            for _, cold in whole_pairs[:LEAST_PAIRS]
         ]
 
 
@@ -301,9 +318,9 @@ class Load(Paired):
         return "a model that answers several prompts at a time" if layout.options.serial else ""
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Return some prompts alone and at a time, with a crowd of others.
+        """Return some prompts alone and at the same time, with a crowd of others.
 
-        The first prompt of every second haystack is sent with that crowd, and alone after it.
+        If the haystack is crowded, its first prompt is sent with that crowd, and alone after it.
         """
         first = [haystack.cold, haystack.warm] if haystack.is_crowded else []
         wave = *haystack.wave, *haystack.crowd
@@ -316,48 +333,56 @@ class Load(Paired):
         )
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """Return pairs of an answer alone and one among others, or alone after those."""
-        among = answers.same_prompt(size, "ask", "loaded")
-        return [*among, *self.crowded(answers, size), *self.behind(answers, size)]
+        """Return pairs of an answer alone and one among others, or alone after the others."""
+        return [
+            *self.wave_pairs(answers, size),
+            *self.crowded_pairs(answers, size),
+            *self.pairs_after_wave(answers, size),
+        ]
 
-    def behind(self, answers: Answers, size: int) -> list[Pair]:
-        """Return pairs of prompts of a wave: alone before it, and alone after it."""
-        waved = {reply.ask.prompt for reply in answers.of(size, "loaded")}
+    def wave_pairs(self, answers: Answers, size: int) -> list[Pair]:
+        """Return pairs of questions: alone, and in a wave."""
+        return answers.same_prompt(size, "ask", "loaded")
+
+    def pairs_after_wave(self, answers: Answers, size: int) -> list[Pair]:
+        """Return pairs of the questions of a wave: alone before it, and alone after it."""
+        wave_prompts = {reply.ask.prompt for reply in answers.of(size, "loaded")}
         pairs = answers.same_prompt(size, "ask", "after|again")
-        return [pair for pair in pairs if pair[0].ask.prompt in waved]
+        return [pair for pair in pairs if pair[0].ask.prompt in wave_prompts]
 
-    def crowded(self, answers: Answers, size: int) -> list[Pair]:
+    def crowded_pairs(self, answers: Answers, size: int) -> list[Pair]:
         """Return pairs of first prompts: alone from the cache, and computed with others."""
         return answers.same_prompt(size, "warm", "crowded")
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
-        """Judge prompts that a cache holds, that are computed, and all after the wave.
+        """Return the row of the pairs, each kind judged at a part of the level.
 
-        Each has a part of the level. There are fewer after the wave, so they keep no size from
-        passing unless some are lost.
+        The kinds are prompts that a cache holds, prompts that are computed, and all prompts after a
+        wave. There are few of the last kind, so they keep a size from passing only if some are
+        lost.
         """
-        held = answers.same_prompt(size, "ask", "loaded")
-        row = self.compared(answers, size, level / 2, held)
-        computed = self.crowded(answers, size)
-        if computed:
-            computed_row = self.compared(answers, size, level / 4, computed)
-            row = joined(row, computed_row, " while computed")
+        row = self.compared(answers, size, level / 2, self.wave_pairs(answers, size))
+        crowded_pairs = self.crowded_pairs(answers, size)
+        if crowded_pairs:
+            crowded_row = self.compared(answers, size, level / 4, crowded_pairs)
+            row = join_rows(row, crowded_row, " while computed")
+
         index = layout.sizes.index(size)
-        crowd = [
-            (alone, after)
-            for alone, after in answers.same_prompt(layout.short, "crowd", "crowd-after")
-            if crowd_index(alone.ask) == index
+        crowd_pairs = [
+            (in_crowd, alone)
+            for in_crowd, alone in answers.same_prompt(layout.short, "crowd", "crowd-after")
+            if crowd_index(in_crowd.ask) == index
         ]
-        after_wave = self.behind(answers, size) + crowd
-        after_row = self.compared(answers, size, level / 4, after_wave)
-        return joined(row, after_row, " behind the wave") if after_row.lost else row
+        pairs_after = self.pairs_after_wave(answers, size) + crowd_pairs
+        row_after = self.compared(answers, size, level / 4, pairs_after)
+        return join_rows(row, row_after, " behind the wave") if row_after.lost else row
 
     def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
         """Yield copies of the pairs that were lost, of each kind."""
         for pairs in (
-            self.crowded(answers, size),
-            answers.same_prompt(size, "ask", "loaded"),
-            self.behind(answers, size),
+            self.crowded_pairs(answers, size),
+            self.wave_pairs(answers, size),
+            self.pairs_after_wave(answers, size),
         ):
             yield from self.asked_again(layout, answers, pairs)
 
@@ -391,61 +416,66 @@ class Cut(Paired):
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """Return pairs of a fact after the middle and one at the haystack's beginning."""
-        heads, later = dict[int, Reply](), dict[int, Reply]()
+        heads, late_replies = dict[int, Reply](), dict[int, Reply]()
         for reply in answers.of(size, "warm", "ask"):
             ask = reply.ask
             if ask.facts == 1:
                 # With one fact a haystack, neighbours are compared with each other.
-                side = heads if ask.depth == 0 else later
+                side = heads if ask.depth == 0 else late_replies
                 side.setdefault(ask.repeat // 3, reply)
             elif ask.fact == 0 and ask.depth == 0:
                 heads.setdefault(ask.repeat, reply)
             elif (ask.depth >= _LATE and ask.fact < ask.facts - 1) or ask.facts == 2:
-                later.setdefault(ask.repeat, reply)
-        return [(later[number], head) for number, head in heads.items() if number in later]
+                late_replies.setdefault(ask.repeat, reply)
+        return [
+            (late_replies[number], head) for number, head in heads.items() if number in late_replies
+        ]
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
-        """Judge the pairs, and fail only if the counters say so too, or if the model is known to
-        find all.
+        """Return the row of the pairs, which fails only if the server's counters show a cut too.
 
-        A model that sees the last tokens only also loses all heads. If nothing is found, and most
-        was not counted, that is a cut as well.
+        A model that sees the last tokens only also loses all heads, so that counters are not needed
+        only if the model is known to find all. If nothing is found, and less than half was counted,
+        the row fails as well.
         """
         row = self.at(answers, size, level)
         pairs = self.pairs(answers, size)
         if not pairs:
             return row
-        cut = left_out(answers, size)
+
+        cut_replies = cut_first_prompts(answers, size)
         said = row.said
-        if cut:
-            sent, counted = cut[0].own_tokens or 1, cut[0].prompt_tokens or 0
+        if cut_replies:
+            sent, counted = cut_replies[0].own_tokens or 1, cut_replies[0].prompt_tokens or 0
             said += f"; the server counts {counted:,} of {sent:,} tokens sent"
             if 2 * sum(head.right for _, head in pairs) > len(pairs):
                 said += ", though what stands at the beginning is found"
-            shortest_cut = min(reply.ask.length for reply in cut)
+            shortest_cut = min(reply.ask.length for reply in cut_replies)
             longer = [pair for pair in pairs if pair[1].ask.length >= shortest_cut]
             is_lost = len(longer) >= LEAST and not any_right(longer)
             if is_lost and 2 * counted < sent:
                 row = replace(row, state=FAIL, worst=smallest(head for _, head in longer))
-        if row.state == FAIL and not cut and size > layout.options.holds:
+        if row.state == FAIL and not cut_replies and size > layout.options.holds:
             row = replace(row, state=SUSPECT)
             said += ": the model or the server"
         return replace(row, said=said)
 
 
-def left_out(answers: Answers, size: int) -> list[Reply]:
-    """Return the first prompts of which too many tokens were not counted.
+def cut_first_prompts(answers: Answers, size: int) -> list[Reply]:
+    """Return the replies to first prompts of which the server counted too few tokens.
 
-    They are compared with what is counted of the shortest prompts. Prompts that a cache holds are
-    left aside, because some servers count only what they compute.
+    Their counts are compared with that of the shortest prompt. Prompts that a cache holds are left
+    out, because some servers count only the tokens that they compute.
     """
-    counted = [reply for reply in answers.every() if reply.prompt_tokens and reply.own_tokens]
+    replies = [reply for reply in answers.every() if reply.prompt_tokens and reply.own_tokens]
     first_ways = FIRST.split("|")
-    first = [reply for reply in counted if reply.ask.size == size and reply.ask.way in first_ways]
-    if not first:
+    first_replies = [
+        reply for reply in replies if reply.ask.size == size and reply.ask.way in first_ways
+    ]
+    if not first_replies:
         return []
-    shortest = min(counted, key=lambda reply: reply.own_tokens or 0)
-    return [reply for reply in first if _is_cut(reply, shortest)]
+    shortest = min(replies, key=lambda reply: reply.own_tokens or 0)
+    return [reply for reply in first_replies if _is_cut(reply, shortest)]
 
 
 def _is_cut(reply: Reply, shortest: Reply) -> bool:
@@ -458,8 +488,10 @@ def _is_cut(reply: Reply, shortest: Reply) -> bool:
     added = (shortest.prompt_tokens or 0) - sent_short
     if abs(added) <= TEMPLATE:
         # The vocabulary is the same.
-        return sent + added - counted > max(TEMPLATE, CLEAR * sent)
-    return 1 - counted / sent / (1 + added / (sent_short or 1)) > CLEAR_ELSE
+        return sent + added - counted > max(TEMPLATE, UNCOUNTED_SHARE * sent)
+    # Another vocabulary counts all prompts by the same factor, which the shortest shows.
+    factor = 1 + added / (sent_short or 1)
+    return 1 - counted / sent / factor > UNCOUNTED_SHARE_OTHER_VOCABULARY
 
 
 class Replies(Paired):
@@ -491,23 +523,30 @@ class Replies(Paired):
         return haystack.cold, *haystack.questions
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """Return pairs of the first question's answer and another's.
+        """Return pairs of the answers to the first question and to another one.
 
-        The other is only lost if it is the first's.
+        The other answer is only lost if it is the first question's reply.
         """
-        first = {reply.ask.repeat: reply for reply in answers.of(size, "cold", "crowded")}
-        return [
-            self.taken(first[reply.ask.repeat], reply)
-            for reply in answers.of(size, "ask")
-            if reply.ask.repeat in first and first[reply.ask.repeat].ask.fact != reply.ask.fact
-        ]
+        first_replies = {reply.ask.repeat: reply for reply in answers.of(size, "cold", "crowded")}
+        pairs = []
+        for reply in answers.of(size, "ask"):
+            first = first_replies.get(reply.ask.repeat)
+            if first is not None and first.ask.fact != reply.ask.fact:
+                pairs.append(self.forgive_other_errors(first, reply))
+        return pairs
 
     def repeated(self, answers: Answers, pair: Pair) -> list[Pair]:
-        """Return the same two questions, sent again."""
-        return [self.taken(first, second) for first, second in super().repeated(answers, pair)]
+        """Return the answers to the copies of two questions."""
+        return [
+            self.forgive_other_errors(first, second)
+            for first, second in super().repeated(answers, pair)
+        ]
 
-    def taken(self, first: Reply, second: Reply) -> Pair:
-        """Return two answers, of which one is only wrong if it is the other one's reply."""
+    def forgive_other_errors(self, first: Reply, second: Reply) -> Pair:
+        """Return two answers, both as right if they differ and only one of them is right.
+
+        The probe looks for one reply to two questions, so other errors do not count.
+        """
         if first.right == second.right or first.answer == second.answer:
             return first, second
         return replace(first, right=True), replace(second, right=True)

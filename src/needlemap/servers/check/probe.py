@@ -31,13 +31,13 @@ NOTHING = "nothing was asked"
 # No size passes with fewer answers or pairs.
 LEAST = 6
 # The share of its facts that the gauge may miss. Up to its length it missed fewer.
-HELD = 0.01
+KNOWN_MISS_RATE = 0.01
 # The net loss that a pass of a paired probe rules out.
 LOSS = 0.25
 # How often a lost pair is sent again, in both ways.
 TIMES = 3
 # The share of alpha of a probe that names none.
-OTHERS = 0.01
+DEFAULT_SHARE = 0.01
 _COUNTED = re.compile(r"(?P<count>\d+ of \d+) ?(?P<words>.*)")
 
 Pair = tuple[Reply, Reply]
@@ -68,7 +68,7 @@ class Probe:
     sees: ClassVar[str]
     cannot: ClassVar[str]
     excludes: ClassVar[str] = ""
-    share: ClassVar[float] = OTHERS
+    share: ClassVar[float] = DEFAULT_SHARE
     must: ClassVar[bool] = False
     decides: ClassVar[bool] = True
     known: ClassVar[tuple[KnownIssue, ...]] = ()
@@ -102,15 +102,21 @@ class Probe:
         return ()
 
     def at(self, answers: Answers, size: int, level: float) -> AtSize:
-        """Return the row of one size. level: the alpha of this size at this look."""
+        """Return the row of one size.
+
+        level: the alpha of this size at this look.
+        """
         raise NotImplementedError
 
     def helps(self, row: AtSize) -> bool:
-        """Return True if further haystacks may decide an undecided row: not if most is lost."""
+        """Return True if further haystacks may decide an undecided row.
+
+        If half or more is lost, further haystacks would not make it pass.
+        """
         return row.n > 0 and 2 * row.lost < row.n
 
     def further(self, layout: Geometry, answers: Answers, row: AtSize) -> Sequence[CheckHaystack]:
-        """Return haystacks that are sent in another way if a row is undecided."""
+        """Return the haystacks to ask about in another way if a row is undecided."""
         return ()
 
     def absent(self, layout: Geometry, answers: Answers) -> str:
@@ -127,7 +133,10 @@ class Probe:
         return self.whole([self.row(layout, answers, size, level) for size in layout.sizes])
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
-        """Return the row of one size. A probe that knows something of the model overrides this."""
+        """Return the row of one size.
+
+        A probe whose rows depend on the options of the check overrides this in place of `at`.
+        """
         return self.at(answers, size, level)
 
     def level(self, look: int, sizes: int) -> float:
@@ -139,22 +148,26 @@ class Probe:
         return ALPHA * self.share / (sizes * look * (look + 1))
 
     def whole(self, rows: Sequence[AtSize], accepted: Sequence[int] = ()) -> Finding:
-        """Return the finding of all rows together. accepted: sizes that do not count."""
-        counted = [row for row in rows if row.size not in accepted]
-        state = combined_word([row.state for row in counted] or [PASS])
-        shown = [row for row in counted if row.state == FAIL]
-        if not shown:
-            shown = [row for row in counted if row.worst] or [rows[0]]
-        effect = shown[0].effect
+        """Return the finding of all rows together.
+
+        accepted: the sizes that do not count.
+        """
+        counted_rows = [row for row in rows if row.size not in accepted]
+        state = combined_word([row.state for row in counted_rows] or [PASS])
+
+        shown_rows = [row for row in counted_rows if row.state == FAIL]
+        if not shown_rows:
+            shown_rows = [row for row in counted_rows if row.worst] or [rows[0]]
+        effect = shown_rows[0].effect
         if effect is None:
             effect = next((row.effect for row in rows if row.effect), None)
-        worst = next((row.worst for row in shown if row.worst), None)
+        worst = next((row.worst for row in shown_rows if row.worst), None)
         looks_wrong = state == FAIL or (state == SUSPECT and worst is not None)
 
-        passed_to = passes_to(counted)
-        uppers = [row.upper for row in counted if row.state == PASS and row.upper is not None]
+        longest_pass = longest_passing_size(counted_rows)
+        uppers = [row.upper for row in counted_rows if row.state == PASS and row.upper is not None]
         excludes = ""
-        if passed_to is not None and uppers:
+        if longest_pass is not None and uppers:
             excludes = self.excluded(max(uppers))
         return Finding(
             probe=self.name,
@@ -162,18 +175,21 @@ class Probe:
             n=sum(row.n for row in rows),
             said=self.in_words(rows),
             effect=effect,
-            p=shown[0].p,
+            p=shown_rows[0].p,
             worst=worst,
             known=self.known if looks_wrong else (),
             sizes=tuple(rows),
-            passes_to=passed_to,
+            passes_to=longest_pass,
             excludes=excludes,
             decides=self.decides,
             accepted=tuple(accepted),
         )
 
     def excluded(self, upper: float) -> str:
-        """Return what a pass rules out, in words. upper: points."""
+        """Return the loss that a pass rules out, in words.
+
+        upper: the highest upper end of the rows' intervals, in points.
+        """
         return f"{upper:.0f} points"
 
     def in_words(self, rows: Sequence[AtSize]) -> str:
@@ -186,7 +202,7 @@ class Probe:
         return " · ".join(f"{short_size(row.size)}: {row.said}" for row in rows)
 
 
-def passes_to(rows: Iterable[AtSize]) -> int | None:
+def longest_passing_size(rows: Iterable[AtSize]) -> int | None:
     """Return the longest size up to which all rows pass, or None if the first does not."""
     longest = None
     for row in rows:
@@ -237,12 +253,14 @@ class Paired(Probe):
     def asked_again(
         self, layout: Geometry, answers: Answers, pairs: Sequence[Pair]
     ) -> Iterable[Groups]:
-        """Yield the same for some of the pairs."""
-        answered = [(first, second) for first, second in pairs if first.right or second.right]
-        haystacks = {second.ask.repeat for _, second in answered}
-        losses_left = least_to_matter(len(haystacks))
-        lost_keys = lost_by_any(layout, answers, {second.ask.size for _, second in answered})
-        for pair in lost_of(answered):
+        """Yield each lost pair of some pairs three times, until too many are lost for a pass."""
+        found_pairs = [(first, second) for first, second in pairs if first.right or second.right]
+        haystacks = {second.ask.repeat for _, second in found_pairs}
+        losses_left = fewest_losses_that_matter(len(haystacks))
+        sizes = {second.ask.size for _, second in found_pairs}
+        lost_keys = keys_of_lost_pairs(layout, answers, sizes)
+
+        for pair in lost_of(found_pairs):
             groups: list[Sequence[Ask]] = []
             for number in range(1, TIMES + 1):
                 groups += self.copies(
@@ -263,20 +281,26 @@ class Paired(Probe):
     def copies(
         self, layout: Geometry, answers: Answers, pair: Pair, lost: Set[Key], number: int
     ) -> Groups:
-        """Return the prompts of a pair's haystacks that any probe lost, once more."""
+        """Return copies of the prompts about a pair's haystacks that any probe lost.
+
+        lost: the keys of those prompts. number: the number of the copies.
+        """
         return [
             group
             for haystack in dict.fromkeys(reply.ask.haystack for reply in pair)
-            for group in once_more(layout, answers.about(haystack), lost, number)
+            for group in copies_of_lost(layout, answers.about(haystack), lost, number)
         ]
 
     def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
-        """Return the two prompts of a pair once more."""
+        """Return copies of the two prompts of a pair.
+
+        number: the number of the copies.
+        """
         first, second = pair
         return copy_of(first.ask, number), copy_of(second.ask, number)
 
     def repeated(self, answers: Answers, pair: Pair) -> list[Pair]:
-        """Return the answers to a pair that was sent again, pair by pair."""
+        """Return the answers to the copies of a pair, copy by copy."""
         repeats = []
         for number in range(1, TIMES + 1):
             first_ask, second_ask = self.pair_again(pair, number)
@@ -287,7 +311,7 @@ class Paired(Probe):
         return repeats
 
     def is_noise(self, answers: Answers, pair: Pair) -> bool:
-        """Return True if a lost pair was sent again, and the second way lost no more then."""
+        """Return True if the copies of a lost pair were answered without a net loss."""
         repeats = self.repeated(answers, pair)
         net_losses = sum(first.right - second.right for first, second in repeats)
         return bool(repeats) and net_losses <= 0
@@ -297,7 +321,7 @@ class Paired(Probe):
         return row.n > 0
 
     def at(self, answers: Answers, size: int, level: float) -> AtSize:
-        """Return Tango's interval of the net loss, and the exact test of haystacks."""
+        """Return the row of one size, by Tango's interval and the exact test of haystacks."""
         return self.compared(answers, size, level, self.pairs(answers, size))
 
     def compared(
@@ -305,54 +329,60 @@ class Paired(Probe):
         answers: Answers,
         size: int,
         level: float,
-        every: Sequence[Pair],
-        usual: float | None = None,
+        all_pairs: Sequence[Pair],
+        miss_rate: float | None = None,
     ) -> AtSize:
         """Return the row of some pairs of one size.
 
-        usual: the share that a known model's server may lose, which cannot gain anything. None:
-        as much may be lost as is gained.
+        level: the alpha of these pairs at this look. miss_rate: the share of haystacks that the
+            server of a known model may lose. If it is None, a sound server may lose as many
+            haystacks as it gains.
         """
-        if not every:
+        if not all_pairs:
             return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
-        pairs = [(first, second) for first, second in every if first.right or second.right]
+
+        pairs = [(first, second) for first, second in all_pairs if first.right or second.right]
         lost = lost_of(pairs)
         gained = gained_of(pairs)
         sure = [pair for pair in lost if self.is_sure(answers, pair)]
         noise = [pair for pair in lost if self.is_noise(answers, pair)]
-        left = sum(not self.repeated(answers, pair) for pair in lost)
+        not_repeated = sum(not self.repeated(answers, pair) for pair in lost)
         haystacks = len({second.ask.repeat for _, second in pairs})
 
-        def tail(less: int, more: int) -> float:
-            if usual is None:
-                return lost_by_chance(less, more)
-            return binomial_tail(less, haystacks, usual)
+        def tail(losing: int, gaining: int) -> float:
+            if miss_rate is None:
+                return lost_by_chance(losing, gaining)
+            return binomial_tail(losing, haystacks, miss_rate)
 
         losing, gaining = haystack_counts(lost, gained, noise)
         p = tail(losing, gaining)
         # Noise hits both ways alike. So many losses in one way only are not noise, whatever the
         # repeats bring.
         losing, gaining = haystack_counts(lost, gained, noise=())
-        passing = p > level >= tail(losing, gaining)
+        is_passing_fault = p > level >= tail(losing, gaining)
+
         effect = net_loss(*by_haystack([pair for pair in pairs if pair not in noise]))
         upper = 100 * effect.high if effect else None
         worst = min(sure or lost, key=by_length, default=None)
         fails = p <= level and bool(lost)
         passes = len(pairs) >= LEAST and upper is not None and upper < 100 * LOSS
-        passes = passes and not passing
-        points = passing or bool(sure) or len(lost) - len(noise) > len(gained)
-        said = f"{len(lost)} of {len(pairs)} {self.lost_in}"
+        passes = passes and not is_passing_fault
+        points = is_passing_fault or bool(sure) or len(lost) - len(noise) > len(gained)
+
+        sentence = f"{len(lost)} of {len(pairs)} {self.lost_in}"
         if gained:
-            said += f", {len(gained)} gained"
+            sentence += f", {len(gained)} gained"
         if noise:
-            said += f", {len(noise)} of them {'found when asked again' if passing else 'noise'}"
-        if left and left < len(lost):
-            said += f", {left} not asked again"
+            kind = "found when asked again" if is_passing_fault else "noise"
+            sentence += f", {len(noise)} of them {kind}"
+        if not_repeated and not_repeated < len(lost):
+            sentence += f", {not_repeated} not asked again"
         if not pairs:
-            said = f"none of {len(every)} found in either way"
-        elif lost and not fails and not passes and not passing:
-            least = least_lost(level, lambda lost: tail(lost, 0))
-            said += f" (fails from {max(least, len(lost) + 1)} on)"
+            sentence = f"none of {len(all_pairs)} found in either way"
+        elif lost and not fails and not passes and not is_passing_fault:
+            fewest = fewest_losses_that_fail(level, lambda losses: tail(losses, 0))
+            sentence += f" (fails from {max(fewest, len(lost) + 1)} on)"
+
         return AtSize(
             size=size,
             state=row_word(fails=fails, passes=passes, points=points),
@@ -362,15 +392,15 @@ class Paired(Probe):
             effect=effect,
             upper=upper,
             p=p,
-            said=said,
+            said=sentence,
             worst=Worst.of(worst[1]) if worst else None,
             suspects=tuple(Worst.of(second) for _, second in sure),
             noise=len(noise),
-            left=left,
+            left=not_repeated,
         )
 
     def is_sure(self, answers: Answers, pair: Pair) -> bool:
-        """Return True if a lost pair was lost again each time, in the second way only."""
+        """Return True if each copy of a lost pair was lost in the second way only."""
         repeats = self.repeated(answers, pair)
         return bool(repeats) and len(lost_of(repeats)) == len(repeats)
 
@@ -385,69 +415,96 @@ def gained_of(pairs: Iterable[Pair]) -> list[Pair]:
     return [(first, second) for first, second in pairs if second.right and not first.right]
 
 
-def lost_by_any(layout: Geometry, answers: Answers, sizes: Iterable[int]) -> Set[Key]:
+def keys_of_lost_pairs(layout: Geometry, answers: Answers, sizes: Iterable[int]) -> Set[Key]:
     """Return the keys of both prompts of every pair that any probe lost at some sizes."""
     paired = [probe for probe in layout.probes.values() if isinstance(probe, Paired)]
     pairs = (pair for size in sizes for probe in paired for pair in probe.pairs(answers, size))
     return {reply.ask.key for pair in lost_of(pairs) for reply in pair}
 
 
-def once_more(
+def copies_of_lost(
     layout: Geometry, asks: Sequence[Ask], lost: Set[Key], number: int
 ) -> Iterable[Sequence[Ask]]:
-    """Those asks about one haystack that were lost, once more behind a first line that no cache
-    holds. The first prompt is computed again; each other stands behind the prompt that it stood
-    behind; as many others, and fresh ones, are asked at the same time. What a server holds of a
-    prompt, and how much it computes of it, is so the same."""
-    loaded = {ask.key for ask in asks if ask.way == "loaded"}
-    behind = {ask.key for ask in asks if ask.way in ("after", "again")}  # of a wave
-    wanted = lost | loaded if (loaded | behind) & lost else lost
-    before = [ask.key in wanted for ask in asks[1:]] + [False]
-    kept = [ask for at, ask in enumerate(asks) if not at or ask.key in wanted or before[at]]
-    beside = "crowded" if any(ask.way == "crowded" for ask in asks) else "loaded"
-    for way, group in groupby(kept, key=lambda ask: ask.state == "loaded" and ask.way):
-        made = [copy_of(ask, number) for ask in group]
-        yield [*made, *crowd_of(layout, asks[0], number)] if way == beside else made
+    """Yield copies of the asks about one haystack that were lost, in groups that are sent together.
+
+    The copies have a first line that no cache holds. To make a server hold and compute as much of
+    each prompt as before, the first prompt is sent again too; each lost prompt follows the prompt
+    that it followed; and prompts that were sent at the same time are sent so again, with new
+    prompts as a crowd.
+
+    Args:
+        layout: The geometry of the check.
+        asks: The asks about the haystack, in their order.
+        lost: The keys of the asks that any probe lost.
+        number: The number of the copies.
+    """
+    wave_keys = {ask.key for ask in asks if ask.way == "loaded"}
+    after_wave_keys = {ask.key for ask in asks if ask.way in ("after", "again")}
+    # If a prompt of the wave or after it was lost, the whole wave is sent again.
+    copied_keys = lost | wave_keys if (wave_keys | after_wave_keys) & lost else lost
+
+    # The first ask, the asks to copy, and the ask before each of them.
+    precedes_copied = [ask.key in copied_keys for ask in asks[1:]] + [False]
+    copied_asks = [
+        ask
+        for index, ask in enumerate(asks)
+        if index == 0 or ask.key in copied_keys or precedes_copied[index]
+    ]
+
+    crowd_way = "crowded" if any(ask.way == "crowded" for ask in asks) else "loaded"
+    for way, group in groupby(copied_asks, key=lambda ask: ask.state == "loaded" and ask.way):
+        copies = [copy_of(ask, number) for ask in group]
+        if way == crowd_way:
+            copies += crowd_of(layout, asks[0], number)
+        yield copies
 
 
 def crowd_of(layout: Geometry, ask: Ask, number: int) -> list[Ask]:
-    """Return fresh prompts to send next to those that are sent again about a haystack.
+    """Return new prompts to send at the same time as copies of the prompts about a haystack.
 
-    They are as short as can be, but for their first line: in a vocabulary of letters that is as
-    long as what the shortest prompts have to spare.
+    They are as short as can be, plus their first line: in a vocabulary of letters, it is as long as
+    all that the shortest prompts have to spare.
+
+    number: the number of the copies.
     """
     copies = [copy_of(crowd_ask, number) for crowd_ask in layout.haystack(ask).crowd]
     return [replace(copy, length=copy.length + len(copy.salt) + 1) for copy in copies]
 
 
 def copy_of(ask: Ask, number: int) -> Ask:
-    """Return a prompt behind a first line of its own, which replaces one that is there."""
+    """Return a copy of a prompt with a first line of its own, which replaces that of the prompt.
+
+    number: the number of the copy.
+    """
     salt = f"{ask.salt or 'again'} {number}"
     return replace(ask, way=f"{ask.way}-again{number}", salt=salt)
 
 
 @cache
-def least_to_matter(haystacks: int) -> int:
+def fewest_losses_that_matter(haystacks: int) -> int:
     """Return how many lost pairs, each of another haystack, keep a size from passing.
 
-    >>> least_to_matter(24), least_to_matter(48)
+    >>> fewest_losses_that_matter(24), fewest_losses_that_matter(48)
     (2, 7)
     """
     lost = 1
-    while lost < haystacks and (e := net_loss(lost, 0, haystacks)) and e.high < LOSS:
+    while lost < haystacks:
+        effect = net_loss(lost, 0, haystacks)
+        if effect is None or effect.high >= LOSS:
+            break
         lost += 1
     return lost
 
 
-def least_lost(level: float, tail: Callable[[int], float]) -> int:
+def fewest_losses_that_fail(level: float, tail: Callable[[int], float]) -> int:
     """Return how many pairs must be lost, and none gained, for a fail.
 
     tail: returns the chance of so many losses.
     """
-    least = 1
-    while tail(least) > level:
-        least += 1
-    return least
+    losses = 1
+    while tail(losses) > level:
+        losses += 1
+    return losses
 
 
 def haystack_counts(
@@ -464,27 +521,27 @@ def haystack_counts(
     for pair in gained:
         net_losses[pair[1].ask.repeat] -= 1
 
-    losing = sum(net_loss > 0 for net_loss in net_losses.values())
-    gaining = sum(net_loss < 0 for net_loss in net_losses.values())
+    losing = sum(net > 0 for net in net_losses.values())
+    gaining = sum(net < 0 for net in net_losses.values())
     return losing, gaining
 
 
 def by_haystack(pairs: Iterable[Pair]) -> tuple[float, float, float]:
-    """Return the sums of the haystacks' shares of lost and of gained pairs, and their number.
+    """Return the sums of the haystacks' shares of lost and gained pairs, and their number.
 
-    A haystack counts once, however many pairs are on it.
+    A haystack counts once, however many pairs are about it.
     """
-    pairs_on: dict[int, list[Pair]] = {}
+    pairs_about: dict[int, list[Pair]] = {}
     for first, second in pairs:
-        pairs_on.setdefault(second.ask.repeat, []).append((first, second))
+        pairs_about.setdefault(second.ask.repeat, []).append((first, second))
 
     lost = 0.0
     gained = 0.0
-    for haystack_pairs in pairs_on.values():
+    for haystack_pairs in pairs_about.values():
         n = len(haystack_pairs)
         lost += len(lost_of(haystack_pairs)) / n
         gained += len(gained_of(haystack_pairs)) / n
-    return lost, gained, float(len(pairs_on))
+    return lost, gained, float(len(pairs_about))
 
 
 def by_length(pair: Pair) -> tuple[int, float, int]:

@@ -52,12 +52,12 @@ _FACT = 15
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What prompts cost.
+    """The cost of some prompts.
 
     Attributes:
-        prompts: Their number.
-        sent: Tokens that are sent.
-        computed: Tokens that a server computes that caches prefixes.
+        prompts: The number of prompts.
+        sent: The tokens that are sent.
+        computed: The tokens that a server computes if it caches prefixes.
     """
 
     prompts: int
@@ -74,69 +74,78 @@ class Cost:
 
 
 class Schedule(Geometry):
-    """The asks of a check, and which of them come next.
+    """The asks of a check, and their order.
 
     Attributes:
-        every: All probes that there are, by name.
-        probes: Those that ask.
-        lacking: What the others need, by name.
+        all_probes: All installed probes, by name.
+        probes: The probes that ask.
+        lacking: By name, what the chosen probes that do not ask lack.
 
     Raises SettingsError for an unknown probe.
     """
 
     def __init__(self, options: Options, seed: int = 0) -> None:
         super().__init__(options, seed)
-        self.every: Mapping[str, Probe] = probes()
+        self.all_probes: Mapping[str, Probe] = probes()
         for name in options.probes:
-            if name not in self.every:
-                raise SettingsError(f"Unknown probe '{name}'. {did_you_mean(name, self.every)}")
+            if name not in self.all_probes:
+                raise SettingsError(
+                    f"Unknown probe '{name}'. {did_you_mean(name, self.all_probes)}"
+                )
+
         if options.quick:
             names: Collection[str] = QUICK
         else:
-            apart = {TOTAL} if options.copies else {TOTAL, LONG_ANSWERS}
-            names = options.probes or set(self.every) - apart
-        wanted = {name: probe for name, probe in self.every.items() if name in names}
-        needs = {name: probe.needs(self) for name, probe in wanted.items()}
+            excluded_names = {TOTAL} if options.copies else {TOTAL, LONG_ANSWERS}
+            names = options.probes or set(self.all_probes) - excluded_names
+        chosen = {name: probe for name, probe in self.all_probes.items() if name in names}
+
+        needs = {name: probe.needs(self) for name, probe in chosen.items()}
         self.lacking = {name: need for name, need in needs.items() if need}
         self.probes: Mapping[str, Probe] = {
-            name: probe for name, probe in wanted.items() if name not in self.lacking
+            name: probe for name, probe in chosen.items() if name not in self.lacking
         }
         self._walk: Iterator[AskBatch] | None = None
-        self._walked: Answers | None = None
+        # The answers by which the walk chooses its batches.
+        self._walk_answers: Answers | None = None
 
-    def next(self, answers: Answers) -> AskBatch | None:
-        """Return what is asked next, or None if nothing is left."""
-        if self._walk is None or self._walked is not answers:
+    def next_batch(self, answers: Answers) -> AskBatch | None:
+        """Return the batch that is sent next, or None if nothing is left to send."""
+        if self._walk is None or self._walk_answers is not answers:
             self._walk = self._batches(answers)
-            self._walked = answers
+            self._walk_answers = answers
         return next(self._walk, None)
 
     def _batches(self, answers: Answers) -> Iterator[AskBatch]:
-        """Yield all that is asked, in its order."""
+        """Yield all batches of a check, in the order in which they are sent."""
         for haystack in self.first_round:
-            for batch in left_of(haystack.batches, answers):
+            for batch in unsent_batches(haystack.batches, answers):
                 yield from self._for_this_model(batch, answers)
         if self.options.quick:
             return
+
         if self.options.logprobs or self.finds_little(answers):
-            yield from left_of(self.later, answers)
+            yield from unsent_batches(self.late_batches, answers)
             if self.prefills:
-                yield from left_of(prefill_batches(self, answers), answers)
+                yield from unsent_batches(prefill_batches(self, answers), answers)
+
         budget = FurtherTokens(self)
-        most = self.limit - self.whole.computed
+        most = self.token_limit - self.first_round_cost.computed
         if self.finds_little(answers):
-            yield from self._lost(answers, budget, most, [self.probes[WAYS]])
+            yield from self._repeated_losses(answers, budget, most, [self.probes[WAYS]])
             return
-        yield from self._lost(answers, budget, most // 2)
-        further, more = self._undecided(answers)
-        yield from self._fitting(further, answers, budget)
-        if further:
-            yield from self._lost(answers, budget, most)
-        yield from self._fitting(more, answers, budget)
-        yield from self._lost(answers, budget, most)
+
+        # Half of the budget is left for further haystacks.
+        yield from self._repeated_losses(answers, budget, most // 2)
+        other_way, more = self._further_haystacks(answers)
+        yield from self._affordable(other_way, answers, budget)
+        if other_way:
+            yield from self._repeated_losses(answers, budget, most)
+        yield from self._affordable(more, answers, budget)
+        yield from self._repeated_losses(answers, budget, most)
 
     def _for_this_model(self, batch: AskBatch, answers: Answers) -> Iterator[AskBatch]:
-        """Yield a batch; if the model finds little, without what needs a right answer."""
+        """Yield a batch; if the model finds little, without the asks that need a right answer."""
         if not self.finds_little(answers):
             yield batch
             return
@@ -146,8 +155,8 @@ class Schedule(Geometry):
             yield replace(batch, asks=asks)
 
     @cached_property
-    def later(self) -> Sequence[AskBatch]:
-        """Return what is asked after the first round, if a probe asks for it."""
+    def late_batches(self) -> Sequence[AskBatch]:
+        """Return the batches that follow the first round, if a probe asks for them."""
         if not any(probe.asks_later for probe in self.probes.values()):
             return []
         return list(later_batches(self))
@@ -156,54 +165,56 @@ class Schedule(Geometry):
     def prefills(self) -> bool:
         """Return True if answers are sent as prompts: a probe asks for it, and the back end can."""
         options = self.options
-        return bool(self.later) and options.logprobs and options.prefills
+        return bool(self.late_batches) and options.logprobs and options.prefills
 
-    def batch_behind(self, batch: AskBatch) -> AskBatch | None:
-        """Return what is asked after a batch, whatever comes of it; None if that is not known.
+    def batch_after(self, batch: AskBatch) -> AskBatch | None:
+        """Return the batch that follows another one whatever the answers are.
 
-        It is known in the first round alone, which has an order of its own.
+        If the answers decide, the result is None. Only the first round has a fixed order.
         """
-        return self._next_batch.get(batch.asks[-1].key)
+        return self._batch_after_key.get(batch.asks[-1].key)
 
     @cached_property
-    def _next_batch(self) -> Mapping[Key, AskBatch]:
-        """Return the next batch of the first round, by the key of a batch's last ask."""
+    def _batch_after_key(self) -> Mapping[Key, AskBatch]:
+        """Return the batches of the first round, by the key of the last ask before each."""
         batches = [batch for haystack in self.first_round for batch in haystack.batches]
         return {batch.asks[-1].key: following for batch, following in pairwise(batches)}
 
-    def _fitting(
+    def _affordable(
         self, haystacks: Iterable[CheckHaystack], answers: Answers, budget: FurtherTokens
     ) -> Iterator[AskBatch]:
-        """Yield as many of the haystacks as fit into the budget."""
+        """Yield the batches of as many haystacks as the budget pays for."""
         for haystack in haystacks:
             asks = (ask for batch in haystack.batches for ask in batch.asks)
-            if not budget.pays(asks, self.limit - self.whole.computed):
+            if not budget.pays(asks, self.token_limit - self.first_round_cost.computed):
                 return
-            yield from left_of(haystack.batches, answers)
+            yield from unsent_batches(haystack.batches, answers)
 
     @cached_property
-    def limit(self) -> int:
-        """Return the tokens that a server that caches prefixes may compute in a whole check.
+    def token_limit(self) -> int:
+        """Return how many tokens a server may compute in a whole check, if it caches prefixes.
 
-        To 128k they are 10 million.
+        For a check to 128k that is 10 million.
         """
-        return round(LIMIT * self.whole.computed)
+        return round(LIMIT * self.first_round_cost.computed)
 
-    def _lost(
+    def _repeated_losses(
         self,
         answers: Answers,
         budget: FurtherTokens,
         most: int,
-        wanted: Sequence[Probe] = (),
+        probes: Sequence[Probe] = (),
     ) -> Iterator[AskBatch]:
-        """Yield lost pairs that were not sent again yet, as far as they fit.
+        """Yield the repeats of lost pairs that were not sent yet, as far as the budget pays.
 
-        Those of sizes that do not pass come first. most: tokens that a server may compute after
-        the first round. wanted: the probes that ask; () for all.
+        The pairs of sizes that do not pass come first.
+
+        most: the tokens that a server may compute after the first round. probes: the probes whose
+            pairs are repeated; () for all.
         """
         rows = [
             (row.state == PASS, probe, row.size)
-            for probe in wanted or self.probes.values()
+            for probe in probes or self.probes.values()
             if type(probe).again is not Probe.again
             for row in self.judged(probe, answers, 1).sizes
         ]
@@ -211,12 +222,14 @@ class Schedule(Geometry):
             for groups in probe.again(self, answers, size):
                 asks = [ask for group in groups for ask in group]
                 if budget.pays(asks, most):
-                    yield from left_of(map(_batch_of, groups), answers)
+                    yield from unsent_batches(map(_batch_of, groups), answers)
 
-    def _undecided(self, answers: Answers) -> tuple[list[CheckHaystack], Iterator[CheckHaystack]]:
-        """Return haystacks that are asked in another way, and further ones.
+    def _further_haystacks(
+        self, answers: Answers
+    ) -> tuple[list[CheckHaystack], Iterator[CheckHaystack]]:
+        """Return the haystacks to ask about in another way, and new ones.
 
-        They are of the sizes at which a row is undecided and more of them would decide it.
+        New haystacks are of the sizes at which a row is undecided and more of them may decide it.
         """
         first_answers = Answers(reply for reply in answers.by_key.values() if reply.ask.round == 1)
         asking: dict[int, list[Probe]] = {}
@@ -232,7 +245,10 @@ class Schedule(Geometry):
         return further, self._more(asking)
 
     def _more(self, asking: Mapping[int, Sequence[Probe]]) -> Iterator[CheckHaystack]:
-        """Yield the second set of haystacks. asking: by size, the probes that ask."""
+        """Yield the second set of haystacks.
+
+        asking: by size, the probes that ask.
+        """
         for part in range(ROUNDS):
             for size, count in zip(self.sizes, self.amount.more_haystacks, strict=True):
                 if size in asking and part < count:
@@ -240,7 +256,7 @@ class Schedule(Geometry):
                     yield CheckHaystack(self, size, number, round=2, probes=tuple(asking[size]))
 
     def judged(self, probe: Probe, answers: Answers, look: int) -> Finding:
-        """Return what a probe makes of the answers."""
+        """Return a probe's finding by the answers at one look."""
         return probe.judge(self, answers, look)
 
     def cells(self) -> Iterator[Ask]:
@@ -249,7 +265,7 @@ class Schedule(Geometry):
             for batch in haystack.batches:
                 yield from batch.asks
         if self.options.logprobs:
-            for batch in self.later:
+            for batch in self.late_batches:
                 yield from batch.asks
         if self.prefills:
             # An answer's first token and its last, whatever its length.
@@ -258,8 +274,11 @@ class Schedule(Geometry):
                 yield prefill_of(haystack.cold, self.options.answer_tokens, is_last=True)
 
     def cost(self, asks: Iterable[Ask]) -> Cost:
-        """Return what some asks cost, by the tokens that they share with the first of their
-        haystack."""
+        """Return the cost of some asks.
+
+        Of the asks about one haystack, the first is computed whole, and the others only after the
+        tokens that they share with it.
+        """
         total = Cost(prompts=0, sent=0, computed=0)
         computed_haystacks = set[object]()
         for ask in asks:
@@ -268,7 +287,7 @@ class Schedule(Geometry):
             computed = sent = self._sent(ask)
             is_later = ask.way in (LATER, LATER_ASK)
             if ask.haystack in computed_haystacks and not is_later and not ask.position:
-                computed = min(sent, self.behind(ask))
+                computed = min(sent, self.uncached_tokens(ask))
             computed_haystacks.add(ask.haystack)
             total += Cost(prompts=1, sent=sent, computed=computed)
         return total
@@ -277,8 +296,8 @@ class Schedule(Geometry):
         """Return the tokens that are sent for an ask."""
         return ask.length - self.options.answer_tokens + ask.position
 
-    def behind(self, ask: Ask) -> int:
-        """Return the tokens that a server computes after what it holds of the haystack."""
+    def uncached_tokens(self, ask: Ask) -> int:
+        """Return how many tokens of a prompt a server computes if it holds the haystack."""
         is_repeated = ask.state == "warm" and ask.way in ("warm", "again", "short-again")
         if is_repeated or ask.way == "loaded":
             return _LAST_BLOCK
@@ -291,58 +310,59 @@ class Schedule(Geometry):
         return anchor - place + self.comb // 2 + question + _FACT
 
     @cached_property
-    def whole(self) -> Cost:
-        """Return what the first round costs."""
+    def first_round_cost(self) -> Cost:
+        """Return the cost of the first round."""
         return self.cost(self.cells())
 
     @cached_property
-    def most(self) -> Cost:
-        """Return what a check costs if every size has a second round."""
+    def highest_cost(self) -> Cost:
+        """Return the cost of a check of which every size has a second round."""
         deciding = tuple(probe for probe in self.probes.values() if probe.decides)
         haystacks = self._more(dict.fromkeys(self.sizes, deciding))
-        return self.whole + self.cost(
+        return self.first_round_cost + self.cost(
             ask for haystack in haystacks for batch in haystack.batches for ask in batch.asks
         )
 
 
 @dataclass
 class FurtherTokens:
-    """What a server computes after the first round.
+    """The budget of tokens that a server computes after the first round.
 
     Attributes:
         schedule: The schedule of the check.
-        spent: Tokens so far.
-        counted: Asks that were counted, and their haystacks.
+        spent: The tokens so far.
+        paid: The keys of the asks that were paid for, and their haystacks.
     """
 
     schedule: Schedule
     spent: int = 0
-    counted: set[object] = field(default_factory=set)
+    paid: set[object] = field(default_factory=set)
 
     def pays(self, asks: Iterable[Ask], most: int) -> bool:
-        """Count some asks, and return True, unless that makes more than `most`."""
-        counted = set[object]()
+        """Pay for some asks, and return True; if the sum would exceed `most`, return False."""
+        new_keys = set[object]()
         cost = 0
         for ask in asks:
-            if ask.key in self.counted or ask.way.startswith(BESIDE):
+            if ask.key in self.paid or ask.way.startswith(BESIDE):
                 continue
             sent = ask.length - self.schedule.options.answer_tokens + ask.position
-            is_new = ask.haystack not in counted | self.counted
+            is_new = ask.haystack not in new_keys | self.paid
             is_computed_whole = is_new and bool(ask.salt or ask.round > 1)
             if is_computed_whole or ask.position:
                 cost += sent
             else:
-                cost += min(sent, self.schedule.behind(ask))
-            counted |= {ask.key, ask.haystack}
+                cost += min(sent, self.schedule.uncached_tokens(ask))
+            new_keys |= {ask.key, ask.haystack}
+
         if self.spent + cost > most:
             return False
         self.spent += cost
-        self.counted |= counted
+        self.paid |= new_keys
         return True
 
 
-def left_of(batches: Iterable[AskBatch], answers: Answers) -> Iterator[AskBatch]:
-    """Yield batches without what was sent."""
+def unsent_batches(batches: Iterable[AskBatch], answers: Answers) -> Iterator[AskBatch]:
+    """Yield batches without the asks that were sent."""
     for batch in batches:
         asks = tuple(ask for ask in batch.asks if ask.key not in answers.tried)
         if asks:
@@ -350,5 +370,5 @@ def left_of(batches: Iterable[AskBatch], answers: Answers) -> Iterator[AskBatch]
 
 
 def _batch_of(group: Sequence[Ask]) -> AskBatch:
-    """Return prompts as a batch, sent at a time if all are to be under load."""
+    """Return prompts as a batch, sent at the same time if all of them are to be under load."""
     return AskBatch(tuple(group), together=all(ask.state == "loaded" for ask in group))

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf, log
 
-from needlemap.servers.check.probe import HELD
+from needlemap.servers.check.probe import KNOWN_MISS_RATE
 from needlemap.servers.storm.evidence import (
     Change,
     Evidence,
@@ -202,7 +202,9 @@ def log_spoilt(lost: int, requests: int) -> float:
 
     If as many are lost as `check` allows, the bet is fair. If fewer are, it loses.
     """
-    return lost * log(SPOILT / HELD) + (requests - lost) * log((1 - SPOILT) / (1 - HELD))
+    lost_odds = log(SPOILT / KNOWN_MISS_RATE)
+    right_odds = log((1 - SPOILT) / (1 - KNOWN_MISS_RATE))
+    return lost * lost_odds + (requests - lost) * right_odds
 
 
 def shares(requests: Iterable[Observation], faulty_keys: Iterable[int]) -> tuple[int, float]:

@@ -57,8 +57,8 @@ def test_a_schedule_knows_which_batch_of_its_first_round_follows():
     batches = [batch for haystack in schedule.first_round for batch in haystack.batches]
     assert len(batches) > 100
     for before, behind in pairwise(batches):
-        assert schedule.batch_behind(before) == behind
-    assert schedule.batch_behind(batches[-1]) is None
+        assert schedule.batch_after(before) == behind
+    assert schedule.batch_after(batches[-1]) is None
 
 
 def test_a_check_begins_each_batch_of_its_first_round_while_the_one_before_is_asked(

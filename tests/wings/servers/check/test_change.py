@@ -11,7 +11,7 @@ from needlemap.servers.check.change import judge_change
 def asked(is_lost: Callable[[Ask], bool]) -> tuple[Schedule, Answers]:
     """A check of a server that loses some prompts."""
     schedule, answers = Schedule(Options(), 7), Answers()
-    while (batch := schedule.next(answers)) is not None:
+    while (batch := schedule.next_batch(answers)) is not None:
         for ask in batch.asks:
             said = "I do not know." if is_lost(ask) else f"It is {ask.secret}."
             answers.add(Reply.of(ask, said))

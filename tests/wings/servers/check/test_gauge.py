@@ -318,7 +318,7 @@ def few_asked(lost: str = "", size: int = 0, most: int = 99) -> tuple[Schedule, 
     asked, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))
     schedule = Schedule(replace(asked.options, reference=True), seed=7)
     answers, first = Answers(), schedule.sizes
-    while (batch := schedule.next(answers)) is not None:
+    while (batch := schedule.next_batch(answers)) is not None:
         for ask in batch.asks:
             is_lost = ask.way.partition("-again")[0] == lost and ask.size == first[size]
             is_lost = is_lost and ask.repeat < most
@@ -330,7 +330,7 @@ def test_the_gauge_is_asked_half_as_much_and_a_pass_excludes_as_much() -> None:
     schedule, verdict, answers = few_asked()
     assert {reply.ask.round for reply in answers.by_key.values()} == {1}  # none is left undecided
     many = Schedule(replace(schedule.options, few=False), seed=7)
-    assert schedule.whole.prompts < many.whole.prompts / 2 + 100
+    assert schedule.first_round_cost.prompts < many.first_round_cost.prompts / 2 + 100
     found = {each.probe: each for each in verdict.findings}
     for name, probe in schedule.probes.items():
         if isinstance(probe, Paired):

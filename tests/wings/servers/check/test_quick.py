@@ -28,8 +28,8 @@ def quickly(is_lost, options=QUICK, **machine) -> Outcome:
 def test_it_sends_at_most_60_prompts_and_240000_tokens_even_without_a_cache():
     schedule = Schedule(QUICK, seed=7)
     assert schedule.sizes == (2_000, 8_000)
-    assert schedule.whole.prompts <= 60
-    assert schedule.whole.sent <= 240_000
+    assert schedule.first_round_cost.prompts <= 60
+    assert schedule.first_round_cost.sent <= 240_000
     assert {ask.length > 8_000 for ask in schedule.cells()} == {False}
 
 

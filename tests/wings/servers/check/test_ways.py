@@ -53,7 +53,7 @@ def checked(
     )
     schedule, answers = Schedule(options, seed=5), Answers()
     sent = set[object]()
-    while (batch := schedule.next(answers)) is not None:
+    while (batch := schedule.next_batch(answers)) is not None:
         for ask in batch.asks:
             is_held = stem(ask) not in COLD or (held and ask.prompt in sent)
             sent.add(ask.prompt)
@@ -197,7 +197,7 @@ def test_its_report_shows_each_way_and_says_one_reason_once():
 def test_with_log_probabilities_a_check_to_128k_stays_within_its_tokens():
     """What is asked when all else was made it 6.24 million."""
     options = Options(max_length=128_000, promised=True, logprobs=True, prefills=True)
-    assert Schedule(options, seed=0).whole.computed < 6_000_000
+    assert Schedule(options, seed=0).first_round_cost.computed < 6_000_000
 
 
 def test_an_answer_is_sent_as_a_prompt_up_to_its_first_token_and_its_last():

@@ -57,7 +57,7 @@ def row_of(is_wrong: Callable[[Ask], bool], holds: int = 0) -> tuple[str, str]:
     known = Options(8_000, promised=True, few=True, twins=True, holds=holds)
     options = replace(known, probes=("cache",))
     schedule, answers = Schedule(options, seed=7), Answers()
-    while (batch := schedule.next(answers)) is not None:
+    while (batch := schedule.next_batch(answers)) is not None:
         for ask in batch.asks:
             answers.add(Reply.of(ask, "Not said." if is_wrong(ask) else ask.secret))
     finding = probes()["cache"].judge(schedule, answers, 1)
