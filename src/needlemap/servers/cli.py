@@ -33,10 +33,10 @@ def _check(typed: CheckFlags, **flags: Any) -> int:
     """
     from needlemap.asking.discovery import listed_model
     from needlemap.records.lock import hold_folder
-    from needlemap.servers.check.asking import begun_in
+    from needlemap.servers.check.asking import resumable_families
     from needlemap.servers.check.command import check_command
 
-    refuse_strangers(typed.out, typed.trust_run, begun_in(typed.out))
+    refuse_strangers(typed.out, typed.trust_run, resumable_families(typed.out))
     # The folder is held before its seed is drawn, or read there.
     hold = hold_folder(None if typed.plan else typed.out)
     with limited_to(60 * (typed.minutes or 0), "--minutes"), hold:

@@ -56,7 +56,7 @@ from needlemap.trials import Trial
 from needlemap.trials.resolve import ANY
 
 SEED_BITS = 31
-# A way of asking, and a size.
+# The name of a family: a way of asking, and a size.
 _FAMILY = re.compile(r"[a-z][a-z0-9-]*-\d+")
 # Answers after which first prompts are no longer looked at: by then the schedule decides.
 _FIRST_ANSWERS = 4 * FIRST
@@ -69,11 +69,11 @@ RecordKey = tuple[str, int, float, int]
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What a check is asked to do.
+    """The options of a check, with the settings of its model.
 
     Attributes:
         flags: Settings of the model and the limits.
-        options: What is asked about, and how much.
+        options: What the check asks, and how much.
         reference: A model of the same weights, or the address at which they are served.
         baseline: The folder of an earlier check, whose prompts are sent again.
     """
@@ -89,22 +89,22 @@ class Check:
     """A check on disk.
 
     Attributes:
-        asked: What it is asked to do.
-        folder: Its folder, and the families that it has begun.
-        asker: What makes its prompts.
-        looks: How many answers there were at each look at them.
-        failed: By probe, the findings that failed at any look. They stay.
+        asked: Its options.
+        folder: Its folder, and the families that it has started.
+        asker: The maker of its prompts.
+        looks: The number of answers at each look at them.
+        failed_findings: By probe, the findings that failed at any look. They stay.
         answers: The answers so far.
-        before: The records of the check that this one is compared with.
+        baseline_records: The records of the check that this one is compared with.
     """
 
     asked: CheckOptions
     folder: Families
     asker: Asker
     looks: list[int]
-    failed: dict[str, Finding]
+    failed_findings: dict[str, Finding]
     answers: Answers = field(default_factory=Answers)
-    before: dict[RecordKey, Record] = field(default_factory=dict)
+    baseline_records: dict[RecordKey, Record] = field(default_factory=dict)
 
     @classmethod
     def of(cls, asked: CheckOptions, path: Path | None = None, seed: int | None = None) -> Check:
@@ -115,9 +115,9 @@ class Check:
         """
         earlier = CHECK.read(path) if path and CHECK.is_in(path) else None
         baseline = CHECK.read(asked.baseline) if asked.baseline else None
-        kept = earlier or baseline
-        if kept is not None:
-            seed = kept.seed
+        seed_source = earlier or baseline
+        if seed_source is not None:
+            seed = seed_source.seed
         elif seed is None:
             seed = randbits(SEED_BITS)
 
@@ -139,13 +139,12 @@ class Check:
                 f"'{path}' holds a check of {', '.join(map(short_size, earlier.sizes))} tokens, "
                 f"not of {', '.join(map(short_size, sizes))}. Give another folder with -o."
             )
-        looks, failed = earlier.seen if earlier else ([], {})
         check = cls(
             asked=asked,
             folder=Families(path, "check", ()),
             asker=asker,
-            looks=looks,
-            failed=failed,
+            looks=list(earlier.looks) if earlier else [],
+            failed_findings=earlier.failed_findings if earlier else {},
         )
         if asked.baseline and baseline:
             if baseline.sizes != sizes or baseline.seed != seed:
@@ -153,7 +152,7 @@ class Check:
                     f"--baseline {asked.baseline} asked other prompts: give --max-length "
                     f"{baseline.max_length}, its needle and its template, and a folder of its own."
                 )
-            check.before = stored_in(asked.baseline)
+            check.baseline_records = read_records(asked.baseline)
         return check
 
     @property
@@ -162,24 +161,24 @@ class Check:
         flags = self.asker.flags
         return flags.get("tokenizer") == ANY and "tokenizer" not in self.asked.flags
 
-    def earlier(self) -> Answers:
-        """Return what the earlier check answered to the same prompts."""
+    def baseline_answers(self) -> Answers:
+        """Return the baseline's answers to the same prompts."""
         answers = Answers()
         for reply in self.answers.by_key.values():
-            record = self.before.get(_record_key(reply.ask))
+            record = self.baseline_records.get(_record_key(reply.ask))
             if record is not None and reply.secret in record.keywords:
                 answers.add(self.asker.reply(reply.ask, record))
         return answers
 
     @without_limit()
-    def judged(self) -> Checked:
-        """Return what is known, at the alpha that is left for this look."""
+    def judge(self) -> Checked:
+        """Return the outcome by the answers so far, at the alpha of this look."""
         size = len(self.answers)
         if size and self.looks[-1:] != [size]:
             self.looks.append(size)
         look = max(1, len(self.looks))
         schedule = self.asker.schedule
-        checked = judge(schedule, self.answers, look, self.failed)
+        checked = judge(schedule, self.answers, look, self.failed_findings)
         if self.asked.options.moves:
             # It loads the gauge's engine, which other checks do not need.
             from needlemap.servers.check.coarse import judge_cache
@@ -190,14 +189,14 @@ class Check:
                 schedule,
                 checked,
                 self.answers,
-                self.earlier(),
+                self.baseline_answers(),
                 str(self.asked.baseline),
                 look,
             )
         findings = tuple(self._with_cost(finding) for finding in checked.findings)
         for finding in findings:
             if finding.state == FAIL:
-                self.failed[finding.probe] = finding
+                self.failed_findings[finding.probe] = finding
         return replace(checked, findings=findings)
 
     def _with_cost(self, finding: Finding) -> Finding:
@@ -216,7 +215,10 @@ class Check:
         )
 
     def write(self, checked: Checked | None) -> None:
-        """Write check.json. checked: what is known; None before anything is."""
+        """Write check.json.
+
+        checked: the outcome; None if there is none yet.
+        """
         schedule, settings = self.asker.schedule, self.asker.base.settings
         file = CheckFile(
             seed=self.asker.seed,
@@ -229,13 +231,13 @@ class Check:
             verdict=checked.verdict if checked else None,
             not_asked=list(checked.not_asked) if checked else [],
             lacking=dict(checked.lacking) if checked else {},
-            findings=list(checked.findings) if checked else list(self.failed.values()),
+            findings=list(checked.findings) if checked else list(self.failed_findings.values()),
         )
         CHECK.write(self.folder.path, file)
 
 
-def stored_in(path: Path) -> dict[RecordKey, Record]:
-    """Return the last scored record of each place of each family in a check's folder."""
+def read_records(path: Path) -> dict[RecordKey, Record]:
+    """Return the last record of each place of each family in a check's folder, scored if one is."""
     records = dict[RecordKey, Record]()
     for folder in folders_in(path):
         for record in RunFolder(folder).records():
@@ -246,7 +248,7 @@ def stored_in(path: Path) -> dict[RecordKey, Record]:
 
 
 def folders_in(path: Path) -> list[Path]:
-    """Return the folders of the families that a check has begun."""
+    """Return the folders of the families that a check has started, in the order of their names."""
     if not path.is_dir():
         return []
     return [
@@ -256,8 +258,8 @@ def folders_in(path: Path) -> list[Path]:
     ]
 
 
-def begun_in(path: Path | None) -> list[str]:
-    """Return the names of the folders in a check's that can be resumed."""
+def resumable_families(path: Path | None) -> list[str]:
+    """Return the names of the families in a check's folder that can be resumed."""
     if path is None:
         return []
     return [folder.name for folder in folders_in(path) if _FAMILY.fullmatch(folder.name)]
@@ -285,7 +287,7 @@ def worst_in(path: Path, probe: str) -> Worst:
 
 
 def show_nothing(asks: Sequence[Ask], done: int) -> None:
-    """Hear that a batch is sent next, after so many answers."""
+    """Show no progress."""
 
 
 class ProbesOnSchedule:
@@ -294,14 +296,14 @@ class ProbesOnSchedule:
 
     Attributes:
         check: The check on disk.
-        stopped: Why not all was sent; '' if all was.
-        missed: What to say if the first prompts were all missed; '' else.
+        stopped: Why not all prompts were sent; '' if all were.
+        missed: The message that the first prompts were all missed; '' if they were not.
         failures: The failed requests so far.
         finishes: How the answers ended, in the server's words.
 
     Args:
         progress: Called with the prompts of each batch, and how many answers there are.
-        make, elsewhere: Makers of the model and of the reference.
+        make, make_reference: Makers of the model and of the reference.
     """
 
     def __init__(
@@ -309,7 +311,7 @@ class ProbesOnSchedule:
         check: Check,
         progress: Callable[[Sequence[Ask], int], None] = show_nothing,
         make: MakeModel = make_model,
-        elsewhere: MakeModel = make_model,
+        make_reference: MakeModel = make_model,
     ) -> None:
         self.check = check
         self.progress = progress
@@ -317,14 +319,17 @@ class ProbesOnSchedule:
         self.missed = ""
         self.failures = Failures()
         self.finishes = list[str | None]()
-        models = {"": make, BESIDE: elsewhere, PREFILLED: prefilling(make)}
+        models = {"": make, BESIDE: make_reference, PREFILLED: prefilling(make)}
         self._campaign = Campaign(folders_in(check.folder.path), models)
         self._is_limited = False
-        self._stored = stored_in(check.folder.path)
+        self._stored_records = read_records(check.folder.path)
         self._prompts = BuiltAhead(self._trials)
 
     async def run(self) -> Checked:
-        """Send, and return the verdict. Raises NeedlemapError if no request was answered."""
+        """Send all prompts, and return the outcome.
+
+        Raises NeedlemapError if no request was answered.
+        """
         async with self._campaign:
             return await self._run_in_campaign()
 
@@ -334,17 +339,18 @@ class ProbesOnSchedule:
         if not CHECK.is_in(path):
             begin_families(path, "check", ("cold",))
             check.write(None)
+
         try:
             while (batch := check.asker.schedule.next_batch(check.answers)) is not None:
                 await self._ask(batch)
                 self._look_at_first()
             await self._ask_window()
         except LimitReached as error:
-            # While prompts were built.
+            # The limit was met while prompts were built.
             self._stop_at_limit(error)
         finally:
             self._prompts.close()
-            checked = check.judged()
+            checked = check.judge()
             if self.missed:
                 # Nothing else was sent, and all of it was lost.
                 verdict = replace(
@@ -355,6 +361,7 @@ class ProbesOnSchedule:
                 )
                 checked = replace(checked, verdict=verdict)
             check.write(checked)
+
         if not self._has_answer:
             raise no_answer(self.why, limited=self._is_limited)
         return checked
@@ -368,7 +375,10 @@ class ProbesOnSchedule:
         self._is_limited = True
 
     async def _ask(self, batch: AskBatch) -> None:
-        """Take what is on disk and send the rest, while the prompts of the next batch are built."""
+        """Take the stored answers of a batch, and send the rest.
+
+        The prompts of the next batch are built meanwhile.
+        """
         answers = self.check.answers
         unsent = self._take_stored(batch.asks)
         if not unsent:
@@ -377,7 +387,7 @@ class ProbesOnSchedule:
         try:
             trials = self._prompts.of(unsent)
         except LimitReached as error:
-            # What is on disk after it is judged all the same.
+            # Answers of later batches that are on disk are still judged.
             self._stop_at_limit(error)
             answers.tried.update(ask.key for ask in unsent)
             return
@@ -387,11 +397,11 @@ class ProbesOnSchedule:
             await self._ask_together(group, trials)
 
     def _take_stored(self, asks: Iterable[Ask]) -> list[Ask]:
-        """Take the answers that are on disk, and return the prompts that are to be sent."""
+        """Take the stored answers, and return the asks that are still to be sent."""
         answers, asker = self.check.answers, self.check.asker
         unsent = []
         for ask in asks:
-            record = self._stored.get(_record_key(ask))
+            record = self._stored_records.get(_record_key(ask))
             if record is not None and record.scored:
                 answers.add(asker.reply(ask, record))
             elif self._is_left_out(ask):
@@ -403,14 +413,14 @@ class ProbesOnSchedule:
         return unsent
 
     def _build_next(self, batch: AskBatch) -> None:
-        """Have the prompts of the next batch built, if it is known and nothing of it was sent."""
-        following = self.check.asker.schedule.batch_after(batch)
-        if following is None:
+        """Start to build the next batch's prompts, if it is known and nothing of it was sent."""
+        next_batch = self.check.asker.schedule.batch_after(batch)
+        if next_batch is None:
             return
-        for ask in following.asks:
-            if _record_key(ask) in self._stored or self._is_left_out(ask):
+        for ask in next_batch.asks:
+            if _record_key(ask) in self._stored_records or self._is_left_out(ask):
                 return
-        self._prompts.begin(following.asks)
+        self._prompts.begin(next_batch.asks)
 
     def _trials(self, asks: Sequence[Ask]) -> dict[Key, Trial]:
         """Build the prompts of some asks, by the asks' keys."""
@@ -418,6 +428,7 @@ class ProbesOnSchedule:
         groups = defaultdict[tuple[object, ...], list[Ask]](list)
         for ask in asks:
             groups[ask.family, ask.haystack].append(ask)
+
         by_key = dict[Key, Trial]()
         for group in groups.values():
             if group[0].position:
@@ -425,27 +436,28 @@ class ProbesOnSchedule:
                     answer = self.check.answers.by_key[answered_ask(ask).key]
                     by_key[ask.key] = asker.prefill(ask, answer)
             elif group[0].way.startswith(BESIDE):
-                here = [_without_reference(ask) for ask in group]
-                trials = asker.experiment(here)
-                for ask, ask_here in zip(group, here, strict=True):
-                    _, by_key[ask.key] = asker.reference_trial(ask, trials[ask_here.key])
+                server_asks = [_without_reference(ask) for ask in group]
+                trials = asker.experiment(server_asks)
+                for ask, server_ask in zip(group, server_asks, strict=True):
+                    _, by_key[ask.key] = asker.reference_trial(ask, trials[server_ask.key])
             else:
                 by_key |= asker.experiment(group)
 
-        ordered = [by_key[ask.key] for ask in asks]
-        first = experiment_of(asker.resolved(_without_reference(asks[0])), ordered[:1])
-        marked_trials = marked(first, ordered)
+        trials_in_order = [by_key[ask.key] for ask in asks]
+        resolved = asker.resolved(_without_reference(asks[0]))
+        experiment = experiment_of(resolved, trials_in_order[:1])
+        marked_trials = marked(experiment, trials_in_order)
         return {ask.key: trial for ask, trial in zip(asks, marked_trials, strict=True)}
 
     def _is_left_out(self, ask: Ask) -> bool:
-        """Return True if nothing more is sent, or nothing as long as this."""
+        """Return True if nothing more is sent, or no prompts as long as this."""
         if self.stopped:
             return True
         refused_from = self.failures.refused_from
         return refused_from is not None and ask.length >= refused_from
 
     async def _ask_together(self, asks: Iterable[Ask], trials: Mapping[Key, Trial]) -> None:
-        """Send some prompts at the same time, and take what came of each."""
+        """Send some prompts at the same time, and take their replies."""
         asker, answers = self.check.asker, self.check.answers
         unsent = list[Ask]()
         for ask in asks:
@@ -484,20 +496,20 @@ class ProbesOnSchedule:
         )
 
     def _take(self, ask: Ask, record: Record, outcome: Outcome) -> None:
-        """Take an answer, or what a failure says of all prompts that follow."""
+        """Take a reply; if it is a failure that ends the check, stop."""
         self.check.answers.add(self.check.asker.reply(ask, record))
         if ask.position:
-            # Whether a server can score its answer says nothing of other prompts.
+            # That a server cannot score its answer is no failure of other prompts.
             return
         self.finishes.append(record.finish)
-        # These prompts may be refused by a sound server.
+        # A sound server may refuse these prompts.
         if ask.way == "beyond" or ask.way.endswith(ROOMY):
             return
         self.failures.take(record, ask.length, outcome.hopeless, answered=self._has_answer)
         self.stopped = self.stopped or self.failures.ended
 
     def _add_family(self, name: str) -> None:
-        """Have suite.json name a family."""
+        """Add a family's name to suite.json."""
         path, names = self.check.folder.path, self.check.folder.names
         if name not in names:
             self.check.folder = Families(path, "check", (*names, name))
@@ -509,7 +521,7 @@ class ProbesOnSchedule:
             return
         asker = self.check.asker
         for ask in asker.window(framing_of(self.check.answers)):
-            record = self._stored.get(_record_key(ask))
+            record = self._stored_records.get(_record_key(ask))
             if record is not None:
                 self.check.answers.add(asker.reply(ask, record))
             else:
@@ -517,11 +529,11 @@ class ProbesOnSchedule:
 
     @without_limit()
     def _look_at_first(self) -> None:
-        """Stop if the first prompts were all missed, with a line that says what to try.
+        """Stop if the first prompts were all missed, with a message that names what to try.
 
-        If the model is known to find them, its server's misses are findings. If it gives
-        log-probabilities, equal ways of asking judge without a right answer. Without these they do
-        if that probe was typed.
+        If the model is known to find them, the misses are findings, so the check goes on. It also
+        goes on if equal ways of asking can judge without a right answer: if the server gives
+        log-probabilities, or if the probe `ways` was named.
         """
         answers, schedule = self.check.answers, self.check.asker.schedule
         if self.stopped or len(answers) > _FIRST_ANSWERS or schedule.options.holds:
@@ -530,24 +542,25 @@ class ProbesOnSchedule:
         prompts = {reply.ask.prompt for reply in replies}
         if len(prompts) < FIRST or any(reply.right for reply in replies):
             return
-        gives_nats = (
+        gives_logprobs = (
             WAYS in schedule.probes
             and not schedule.options.quick
             and any(reply.steps for reply in replies)
         )
-        if gives_nats or WAYS in schedule.options.probes:
+        if gives_logprobs or WAYS in schedule.options.probes:
             return
-        self.missed = self._missed_words(replies)
+        self.missed = self._missed_message(replies)
         self.stopped = self.missed
 
-    def _missed_words(self, replies: Sequence[Reply]) -> str:
-        last = replies[-1]
-        question = self._trials_as_counted([last.ask])[last.ask.key].item.question
-        answer = last.answer
+    def _missed_message(self, replies: Sequence[Reply]) -> str:
+        last_reply = replies[-1]
+        last_ask = last_reply.ask
+        question = self._trials_as_counted([last_ask])[last_ask.key].item.question
+        answer = last_reply.answer
         if len(answer) > _SHOWN:
             answer = f"{answer[: _SHOWN - 1]}…"
         return (
-            f"the first {len(replies)} prompts of {last.ask.length:,} tokens were all missed; to "
+            f"the first {len(replies)} prompts of {last_ask.length:,} tokens were all missed; to "
             f"{question!r} it said {answer!r}. A model that knows one kind of fact is given it "
             "with --needle, --question, --keywords and --draw; one that thinks first needs "
             "--thinking-tokens; else look at --template and --max-answer-tokens. To judge the "
@@ -561,7 +574,7 @@ class ProbesOnSchedule:
 
     @property
     def why(self) -> str:
-        """Return why not all was sent, in words."""
+        """Return why not all prompts were sent, in words."""
         failures = self.failures
         if failures.refused_from and not self.stopped:
             return (
@@ -572,7 +585,7 @@ class ProbesOnSchedule:
 
 
 def _without_reference(ask: Ask) -> Ask:
-    """Return the ask of the server itself for the same prompt."""
+    """Return the ask that sends the same prompt to the server."""
     return replace(ask, way=ask.way.removeprefix(BESIDE))
 
 
@@ -581,8 +594,8 @@ def _record_key(ask: Ask) -> RecordKey:
 
 
 def rewrite_families(folder: Families) -> None:
-    """Write suite.json with the families that were begun so far."""
-    before = families_of(folder.path)
-    names = [name for name in before.names if (folder.path / name / RUN_FILE).exists()]
+    """Write suite.json with the families that were started so far."""
+    stored_names = families_of(folder.path).names
+    names = [name for name in stored_names if (folder.path / name / RUN_FILE).exists()]
     names += [name for name in folder.names if name not in names]
     SUITE.write(folder.path, SuiteFile(suite="check", families=names))

@@ -69,7 +69,7 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
     for line in list_unknown(asking.finishes):
         tell(line)
     if checked is None:
-        show_finding(report_of(check, check.judged()), typed, path)
+        show_finding(report_of(check, check.judge()), typed, path)
         return ending.code
     if asking.missed:
         tell(f"needlemap: {asking.missed}.")

@@ -38,7 +38,7 @@ def issue(where: str, name: str, tried: str) -> KnownIssue:
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The smallest trial that shows a finding: its way of asking, and its place there."""
+    """The smallest trial that shows a finding: its family, and its place there."""
 
     way: str
     length_tokens: int
@@ -69,7 +69,7 @@ class AtSize:
     said: the finding in words.
     worst: the trial to look at first.
     suspects: pairs that were lost each time they were sent again.
-    noise: number of lost pairs that were not.
+    noise: number of lost pairs that were found again without a net loss.
     left: number of lost pairs that were not sent again.
     """
 
@@ -195,10 +195,9 @@ class CheckFile(BaseModel):
     findings: list[Finding] = []
 
     @property
-    def seen(self) -> tuple[list[int], dict[str, Finding]]:
-        """Return the looks so far, and the findings that failed at them."""
-        failed = {finding.probe: finding for finding in self.findings if finding.state == FAIL}
-        return list(self.looks), failed
+    def failed_findings(self) -> dict[str, Finding]:
+        """Return the findings that failed at any look, by probe."""
+        return {finding.probe: finding for finding in self.findings if finding.state == FAIL}
 
 
 CHECK = DocumentKind("check.json", "check", CheckFile, SCHEMA)

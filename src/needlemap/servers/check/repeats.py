@@ -17,15 +17,15 @@ from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, SUSPECT, row_word
 
 # The share of changed repeats that a pass rules out.
 CHANGED = 0.25
-# Share of repeats that may change on a server that samples: two answers, each right by a chance of
-# its own, differ in half of the cases at most.
-RESTLESS = 0.5
-# The share of repeats that rounding may tip if six answers are about equally likely.
-TIPPED = 0.2
+# The share of repeats that may change on a server that samples: two answers that are each right by
+# chance differ in half of the cases at most.
+SAMPLING_RATE = 0.5
+# The share of repeats that rounding may change if six answers are about equally likely.
+ROUNDING_RATE = 0.2
 # A p below it keeps a size from passing: 5 % for three sizes.
 SUSPICIOUS = 0.015
 # Endless answers that must stay endless with more room before a size fails.
-TOLD = 3
+ENDLESS_RETRIES = 3
 # Endless answers of a size that are sent again with more room.
 MOST_ROOMY = 8
 # The share of endless answers that a pass rules out.
@@ -69,102 +69,121 @@ class Same(Probe):
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """Return the finding of all sizes, each compared with the shortest prompts.
 
-        The shortest prompts excuse nothing if they, or all repeats, change more often than those
-        of a server that samples: behind a balancer with a dead back end they change each time.
+        If the shortest prompts, or all repeats, change more often than a server that samples can
+        explain, the shortest prompts excuse nothing. Behind a balancer with a dead back end they
+        change each time.
         """
-        tossed = answers.same_prompt(layout.short, *TOSS)
-        level = self.level(look, len(layout.sizes) + bool(tossed))
-        short = answers.same_prompt(layout.short, "short", "short-again")
-        base = changes_of(short), len(short)
-        repeats = [pair for size in layout.sizes for pair in repeats_of(answers, size)] + short
-        restless = min(
-            binomial_tail(changes_of(pairs), len(pairs), RESTLESS) for pairs in (repeats, short)
+        toss_pairs = answers.same_prompt(layout.short, *TOSS)
+        level = self.level(look, len(layout.sizes) + bool(toss_pairs))
+        short_pairs = answers.same_prompt(layout.short, "short", "short-again")
+        short_counts = count_changes(short_pairs), len(short_pairs)
+        repeats = [pair for size in layout.sizes for pair in repeats_of(answers, size)]
+        repeats += short_pairs
+        p_sampling = min(
+            binomial_tail(count_changes(pairs), len(pairs), SAMPLING_RATE)
+            for pairs in (repeats, short_pairs)
         )
         rows = [
-            self._at(answers, size, base=base, restless=restless, level=level)
+            self._row_at(
+                answers, size, short_counts=short_counts, p_sampling=p_sampling, level=level
+            )
             for size in layout.sizes
         ]
-        if not tossed:
+        if not toss_pairs:
             return self.whole(rows)
 
-        finding = self.whole([sampled(rows[0], tossed, level), *rows[1:]])
+        finding = self.whole([with_toss(rows[0], toss_pairs, level), *rows[1:]])
         has_race = any(row.state == FAIL for row in rows)
         if not has_race:
-            # The known issues are races. What is left is a sampling server.
+            # The known issues are races, and what was found is a server that samples.
             finding = replace(finding, known=())
         return finding
 
-    def _at(
-        self, answers: Answers, size: int, base: tuple[int, int], restless: float, level: float
+    def _row_at(
+        self,
+        answers: Answers,
+        size: int,
+        short_counts: tuple[int, int],
+        p_sampling: float,
+        level: float,
     ) -> AtSize:
+        """Return the row of one size.
+
+        short_counts: how many of the shortest prompts' answers changed, of how many. p_sampling:
+            the chance that a server that samples changes so many answers. level: the alpha of this
+            size.
+        """
         pairs = repeats_of(answers, size)
         if not pairs:
             return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
 
-        changed = [(first, second) for first, second in pairs if first.right != second.right]
-        able = sum(first.right or second.right for first, second in pairs)
+        changed_pairs = [(first, second) for first, second in pairs if first.right != second.right]
+        found_count = sum(first.right or second.right for first, second in pairs)
         n = len(pairs)
-        count = len(changed)
+        count = len(changed_pairs)
         effect = rate(count, n)
         # There are pairs, so there is an effect.
         assert effect is not None
 
-        short_count, short_n = base
+        short_count, short_n = short_counts
         if short_n:
             p_more = more_often(count, n, short_count, short_n)
             highest_rate = max(count / n, short_count / short_n)
         else:
             p_more = 1.0
             highest_rate = count / n
-        p_restless = restless if highest_rate > RESTLESS else 1.0
-        # Three tests share the level: more often than the shortest, and both of `restless`.
-        p = min(1.0, 3 * min(p_more, p_restless))
+        if highest_rate <= SAMPLING_RATE:
+            p_sampling = 1.0
+        # Three tests share the level: that of the shortest prompts, and both of `p_sampling`.
+        p = min(1.0, 3 * min(p_more, p_sampling))
 
         fails = p <= level and count > 0
-        passes = n >= LEAST and 2 * able >= n and effect.high < CHANGED and p_more > SUSPICIOUS
-        said = f"{count} of {n} change when asked again"
+        passes = n >= LEAST and 2 * found_count >= n
+        passes = passes and effect.high < CHANGED and p_more > SUSPICIOUS
+        sentence = f"{count} of {n} change when asked again"
         if count:
-            said += f" ({short_count} of {short_n} of the shortest)"
+            sentence += f" ({short_count} of {short_n} of the shortest)"
         if count and not passes and not fails and 4 * short_count > short_n:
-            said += ": as of a temperature, which all lengths share"
-        wrong = [second if first.right else first for first, second in changed]
+            sentence += ": as of a temperature, which all lengths share"
+        wrong_replies = [second if first.right else first for first, second in changed_pairs]
         return AtSize(
             size=size,
-            state=row_word(fails=fails, passes=passes, points=count > 0 or 2 * able < n),
+            state=row_word(fails=fails, passes=passes, points=count > 0 or 2 * found_count < n),
             n=n,
             lost=count,
             effect=effect,
             upper=100 * effect.high,
             p=p,
-            said=said,
-            worst=None if passes else smallest(wrong),
+            said=sentence,
+            worst=None if passes else smallest(wrong_replies),
         )
 
 
-def sampled(row: AtSize, pairs: Sequence[Pair], level: float) -> AtSize:
+def with_toss(row: AtSize, pairs: Sequence[Pair], level: float) -> AtSize:
     """Return a row with the outcome of the question that has several right answers.
 
-    It fails if surely more than one repeat in five brings another answer.
+    If surely more than ROUNDING_RATE of the repeats have another answer, the row fails.
     """
-    changed = [again for first, again in pairs if first.answer != again.answer]
-    if not changed:
+    changed_repeats = [repeat for first, repeat in pairs if first.answer != repeat.answer]
+    if not changed_repeats:
         return row
 
-    p = binomial_tail(len(changed), len(pairs), TIPPED)
-    said = (
-        f"{row.said}; asked for what has six answers, {len(changed)} of {len(pairs)} give "
+    p = binomial_tail(len(changed_repeats), len(pairs), ROUNDING_RATE)
+    sentence = (
+        f"{row.said}; asked for what has six answers, {len(changed_repeats)} of {len(pairs)} give "
         "another one"
     )
     if p > SUSPICIOUS:
-        return replace(row, said=said)
-    said += ": a temperature or another sampling is on"
+        return replace(row, said=sentence)
+
+    sentence += ": a temperature or another sampling is on"
     fails = row.state == FAIL or p <= level
     return replace(
         row,
         state=FAIL if fails else SUSPECT,
         p=p,
-        said=said,
-        worst=row.worst or smallest(changed),
+        said=sentence,
+        worst=row.worst or smallest(changed_repeats),
     )
 
 
@@ -173,8 +192,8 @@ def repeats_of(answers: Answers, size: int) -> list[Pair]:
     return answers.same_prompt(size, "warm|ask", "again")
 
 
-def changes_of(pairs: Iterable[Pair]) -> int:
-    """Return the number of pairs of which one answer is right and one is wrong."""
+def count_changes(pairs: Iterable[Pair]) -> int:
+    """Return the number of pairs of which one answer is right and the other is wrong."""
     return sum(first.right != second.right for first, second in pairs)
 
 
@@ -198,7 +217,7 @@ class Mates(Probe):
     )
 
     def needs(self, layout: Geometry) -> str:
-        """Return what is needed if all haystacks have the same secrets, else ''."""
+        """Return the option that is needed if all haystacks have the same secrets, else ''."""
         return "" if layout.options.distinct else "facts that differ by haystack: give --draw"
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
@@ -212,7 +231,7 @@ class Mates(Probe):
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """Return the finding of all answers, by size.
 
-        Answers to the shortest prompts count at the first size.
+        The answers to the shortest prompts count at the first size.
         """
         replies = answers.every()
         owners = Owners[Hashable]()
@@ -235,24 +254,24 @@ class Mates(Probe):
         if not replies:
             return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
 
-        leaks = [reply for reply in replies if _foreign(reply, owners)]
+        leaks = [reply for reply in replies if _foreign_secret(reply, owners)]
         n = len(replies)
-        right = sum(reply.right for reply in replies)
+        right_count = sum(reply.right for reply in replies)
         p = None
         # Short secrets may be equal by chance.
-        if owners.least < LONG_SECRET:
-            wrong = n - right
-            chance = min(1.0, len(owners.of) * 0.1 ** max(1, owners.least))
-            p = min(1.0, binomial_tail(len(leaks), max(wrong, len(leaks)), chance))
+        if owners.shortest_size < LONG_SECRET:
+            wrong_count = n - right_count
+            chance = min(1.0, len(owners.by_secret) * 0.1 ** max(1, owners.shortest_size))
+            p = min(1.0, binomial_tail(len(leaks), max(wrong_count, len(leaks)), chance))
         effect = rate(len(leaks), n)
         # There are replies, so there is an effect.
         assert effect is not None
 
         fails = bool(leaks) and (p is None or p <= level)
-        passes = n >= LEAST and 2 * right >= n and not leaks
+        passes = n >= LEAST and 2 * right_count >= n and not leaks
         return AtSize(
             size=size,
-            state=row_word(fails=fails, passes=passes, points=bool(leaks) or 2 * right < n),
+            state=row_word(fails=fails, passes=passes, points=bool(leaks) or 2 * right_count < n),
             n=n,
             lost=len(leaks),
             effect=effect,
@@ -267,14 +286,14 @@ class Mates(Probe):
         return f"{upper:.1f} %"
 
 
-def _foreign(reply: Reply, owners: Owners[Hashable]) -> str:
+def _foreign_secret(reply: Reply, owners: Owners[Hashable]) -> str:
     """Return a secret of another haystack that an answer holds, or '' if there is none.
 
     A short right answer in words has no room for another secret.
     """
     if not owners.are_numbers and reply.right and len(reply.answer) < 2 * len(reply.secret):
         return ""
-    return owners.foreign(reply.answer, (reply.secret, *reply.other_secrets))
+    return owners.foreign_secret(reply.answer, (reply.secret, *reply.other_secrets))
 
 
 class Stop(Probe):
@@ -306,8 +325,8 @@ class Stop(Probe):
     def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
         """Yield prompts with endless answers once more, with four times the budget.
 
-        A model that thinks longer after long prompts ends then. A stop token that is not heeded
-        changes nothing.
+        With more room, a model that thinks longer after long prompts ends. A server that ignores a
+        stop token does not.
         """
         context = layout.options.context
         further_tokens = (TIMES_ROOM - 1) * layout.options.answer_tokens
@@ -326,13 +345,23 @@ class Stop(Probe):
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """Return the finding of all sizes, each compared with the shortest prompts."""
         short = answers.of(layout.short, "short", "short-again")
-        base = sum(not reply.ended for reply in short), len(short)
+        short_counts = sum(not reply.ended for reply in short), len(short)
         level = self.level(look, len(layout.sizes))
         return self.whole(
-            [self._at(answers, size, base=base, level=level) for size in layout.sizes]
+            [
+                self._row_at(answers, size, short_counts=short_counts, level=level)
+                for size in layout.sizes
+            ]
         )
 
-    def _at(self, answers: Answers, size: int, base: tuple[int, int], level: float) -> AtSize:
+    def _row_at(
+        self, answers: Answers, size: int, short_counts: tuple[int, int], level: float
+    ) -> AtSize:
+        """Return the row of one size.
+
+        short_counts: how many of the shortest prompts' answers are endless, of how many. level:
+            the alpha of this size.
+        """
         replies = self.replies(answers, size)
         if not replies:
             return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
@@ -340,7 +369,7 @@ class Stop(Probe):
         endless = [reply for reply in replies if not reply.ended]
         n = len(replies)
         count = len(endless)
-        short_count, short_n = base
+        short_count, short_n = short_counts
         p = more_often(count, n, short_count, short_n) if short_n else 1.0
         effect = rate(count, n)
         # There are replies, so there is an effect.
@@ -353,14 +382,16 @@ class Stop(Probe):
             retry = answers.by_key.get(with_larger_budget(reply.ask).key)
             if retry is not None and retry.measured:
                 retries.append(retry)
-        ended = sum(retry.ended for retry in retries)
+        ended_count = sum(retry.ended for retry in retries)
 
-        enough_retries = count > 0 and len(retries) >= min(TOLD, count)
-        fails = p <= level and enough_retries and not ended
+        has_enough_retries = count > 0 and len(retries) >= min(ENDLESS_RETRIES, count)
+        fails = p <= level and has_enough_retries and not ended_count
         passes = n >= LEAST and effect.high < NEVER and p > 0.05
         said = f"{count} of {n} never end"
-        if ended:
-            said += f", {ended} of {len(retries)} do with {TIMES_ROOM} times the budget: raise "
+        if ended_count:
+            said += (
+                f", {ended_count} of {len(retries)} do with {TIMES_ROOM} times the budget: raise "
+            )
             said += "--max-answer-tokens"
         elif retries:
             said += f", nor do {len(retries)} of {len(retries)} with {TIMES_ROOM} times the budget"

@@ -155,9 +155,9 @@ def judge_answer(
     if not answer.strip():
         return RequestOutcome("empty")
 
-    foreign = owners.foreign(answer, prompt_secrets)
+    foreign = owners.foreign_secret(answer, prompt_secrets)
     if foreign:
-        owner = owners.of[foreign]
+        owner = owners.by_secret[foreign]
         return RequestOutcome(
             "foreign",
             foreign=foreign,

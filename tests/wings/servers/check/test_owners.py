@@ -32,8 +32,8 @@ def owners_of(*secrets: str) -> Owners[int]:
     ],
 )
 def test_a_secret_of_another_prompt_is_found_as_it_is_written(secrets, answer, own, found):
-    assert owners_of(*secrets).foreign(answer, [own]) == found
+    assert owners_of(*secrets).foreign_secret(answer, [own]) == found
 
 
 def test_a_secret_of_two_prompts_is_the_firsts():
-    assert owners_of("123456789012", "123456789012").of == {"123456789012": 0}
+    assert owners_of("123456789012", "123456789012").by_secret == {"123456789012": 0}

@@ -131,7 +131,7 @@ class Mutant:
         make = partial(self.make, size - BELOW_GAUGE, FaultyGauge)
         check = Check.of(asked, folder, seed)
         there = elsewhere or (lambda _: FaultyGauge(self.sound))
-        return ProbesOnSchedule(check, make=lambda _: make(), elsewhere=there)
+        return ProbesOnSchedule(check, make=lambda _: make(), make_reference=there)
 
 
 def _engine(kind: type[Engine]) -> Callable[[int, Box], Model]:
@@ -347,7 +347,7 @@ def asking(
     return ProbesOnSchedule(
         check,
         make=(lambda _: make()) if make else make_model,
-        elsewhere=(lambda _: elsewhere()) if elsewhere else make_model,
+        make_reference=(lambda _: elsewhere()) if elsewhere else make_model,
     )
 
 
