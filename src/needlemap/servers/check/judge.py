@@ -27,7 +27,7 @@ from needlemap.text import counted
 
 NEED_NO_FACT = (WAYS, "usage", "window")
 FIND = "if it should find them, look at --template, --needle and --max-answer-tokens"
-# What a quick check does not test.
+# The faults that a quick check does not test for.
 UNTESTED = "drift, replicas, lengths between, follow-up turns"
 # Ways of asking, in words.
 SENT = {
@@ -76,14 +76,16 @@ def judge(
 
     little = schedule.finds_little(answers)
     if little:
-        findings = [set_aside(finding, little) for finding in findings]
-    return settle(schedule, findings, unmeasured(answers), little)
+        findings = [finding_for_weak_model(finding, little) for finding in findings]
+    return settle(schedule, findings, failure_counts(answers), little)
 
 
-def set_aside(finding: Finding, little: tuple[int, int]) -> Finding:
+def finding_for_weak_model(finding: Finding, little: tuple[int, int]) -> Finding:
     """Return a finding as it counts for a model that finds little.
 
     A probe that needs no right answer keeps its finding. Any other probe does not apply.
+
+    little: how many facts of how many the model found.
     """
     if finding.probe in NEED_NO_FACT or finding.state == "not applicable":
         return finding
@@ -97,10 +99,10 @@ def rate_of(little: tuple[int, int]) -> str:
     return f"{right} of {n}"
 
 
-def unmeasured(answers: Answers) -> str:
-    """Return the prompts that the server did not answer, in words, or '' if it answered all.
+def failure_counts(answers: Answers) -> str:
+    """Return the counts of prompts without an answer by failure, or '' if all were answered.
 
-    They point to a loss. A prompt that is longer than the context should get no answer.
+    A prompt that is longer than the context is left out, because it should get no answer.
     """
     failures = Counter(
         reply.failure
@@ -116,18 +118,18 @@ def settle(
     lost: str = "",
     little: tuple[int, int] | None = None,
 ) -> Checked:
-    """Return the outcome that findings come to.
+    """Return the outcome of some findings.
 
-    lost: the prompts without an answer, in words. little: how many facts of how many the model
-    found, if these are too few to judge by.
+    lost: the counts of prompts without an answer, in words. little: how many facts of how many the
+        model found, if these are too few to judge by.
     """
     sizes, names = required_of(schedule)
-    missing = () if little else must_run(schedule, findings, names)
+    missing = () if little else missing_probes(schedule, findings, names)
     lacking = dict(schedule.lacking)
     for finding in findings:
         if finding.state == "not applicable":
             lacking[finding.probe] = finding.said
-    not_asked = unasked(schedule, findings, missing)
+    not_asked = not_asked_parts(schedule, findings, missing)
 
     word = word_of(findings, most=max(sizes), names=names)
     if word == PASS and missing:
@@ -145,11 +147,11 @@ def settle(
         )
     )
     if word == PASS:
-        scope = [*sent(schedule), *scope]
+        scope = [*sent_parts(schedule), *scope]
     if schedule.options.quick:
         scope.append(f"not tested: {UNTESTED}")
 
-    evidence = said_of(little) if little else found_by_length(findings)
+    evidence = weak_model_words(little) if little else found_by_length(findings)
     if lost:
         evidence += f", not answered: {lost}"
     if little:
@@ -174,9 +176,9 @@ def settle(
 
 
 def word_of(findings: Iterable[Finding], most: int, names: Collection[str]) -> Word:
-    """Return the word of findings, at the sizes up to one and of the probes that are named.
+    """Return the word of the named probes' findings at the sizes up to `most`.
 
-    A failure of any other probe or size counts too. No names stand for all probes.
+    If any other probe or size failed, the word is FAIL too. Without names, all probes count.
     """
     words: list[Word] = []
     for finding in findings:
@@ -185,20 +187,20 @@ def word_of(findings: Iterable[Finding], most: int, names: Collection[str]) -> W
         if finding.state == FAIL:
             return FAIL
         if not names or finding.probe in names:
-            words.append(up_to(finding, most))
+            words.append(word_up_to(finding, most))
     return combined_word(words or [NOT_ENOUGH_DATA])
 
 
 def claim(
     findings: Sequence[Finding], word: Word, sizes: Sequence[int], names: Sequence[str]
 ) -> str:
-    """Return the claim of a verdict: what passes and at which sizes, or which probes do not."""
+    """Return the claim of a verdict: the sizes at which probes pass, or the probes that do not."""
     totals = [finding for finding in findings if finding.probe == TOTAL]
     if word == PASS and totals:
         (total,) = totals
-        least = ceil(max(row.upper or 100.0 for row in total.sizes))
+        points = ceil(max(row.upper or 100.0 for row in total.sizes))
         places = " and ".join(map(short_size, sizes))
-        return f"no total loss at {places} (a loss of {least} points or more is ruled out at each)"
+        return f"no total loss at {places} (a loss of {points} points or more is ruled out at each)"
     if word == PASS:
         passed = [finding for finding in findings if finding.decides and finding.state == PASS]
         subject = ", ".join(names) if names else counted(len(passed), "probe")
@@ -213,17 +215,17 @@ def claim(
     return f"too little was asked for {named}" if named else "too little was asked"
 
 
-def sent(schedule: Schedule) -> Iterator[str]:
-    """Yield what was sent besides the sizes: lengths between, depths, and ways of asking."""
+def sent_parts(schedule: Schedule) -> Iterator[str]:
+    """Yield the lengths between the sizes, the depths and the ways in which prompts were sent."""
     if schedule.options.quick:
         return
     asks = [ask for ask in schedule.cells() if ask.size != schedule.short]
-    drawn = {length for lengths in schedule.drawn_lengths.values() for length in lengths}
-    between = sorted(drawn & {ask.length for ask in asks})
-    if between:
+    drawn_lengths = {length for lengths in schedule.drawn_lengths.values() for length in lengths}
+    lengths_between = sorted(drawn_lengths & {ask.length for ask in asks})
+    if lengths_between:
         yield (
-            f"{len(between):,} lengths between, {short_size(between[0])} to "
-            f"{short_size(between[-1])}"
+            f"{len(lengths_between):,} lengths between, {short_size(lengths_between[0])} to "
+            f"{short_size(lengths_between[-1])}"
         )
     depths = sorted({round(100 * ask.depth) for ask in asks if ask.way == "ask"})
     if depths:
@@ -251,8 +253,8 @@ def names_of(findings: Sequence[Finding], word: Word) -> str:
     return ", ".join(names)
 
 
-def up_to(finding: Finding, most: int) -> Word:
-    """Return the word of a finding's sizes up to one, without those that were accepted."""
+def word_up_to(finding: Finding, most: int) -> Word:
+    """Return the word of a finding's sizes up to `most`, without those that were accepted."""
     if finding.state == "not applicable":
         return NOT_ENOUGH_DATA
     words = [
@@ -310,28 +312,32 @@ def accepted_of(schedule: Schedule) -> dict[str, tuple[int, ...]]:
     return sizes_by_probe
 
 
-def must_run(
+def missing_probes(
     schedule: Schedule, findings: Sequence[Finding], names: Collection[str]
 ) -> tuple[str, ...]:
     """Return the probes that exit 0 needs and that did not run."""
-    run = {finding.probe for finding in findings if finding.n or finding.state == "not applicable"}
+    judged_names = {
+        finding.probe for finding in findings if finding.n or finding.state == "not applicable"
+    }
     if names:
         required = list(names)
     elif schedule.options.quick:
         required = [TOTAL]
     else:
         required = [name for name, probe in schedule.all_probes.items() if probe.must]
-    return tuple(name for name in required if name not in run)
+    return tuple(name for name in required if name not in judged_names)
 
 
-def unasked(
+def not_asked_parts(
     schedule: Schedule, findings: Sequence[Finding], missing: Collection[str]
 ) -> tuple[str, ...]:
-    """Return what was not sent, size by size, and the missing probes that have no finding."""
-    sized = [finding for finding in findings if finding.sizes and finding.state != "not applicable"]
+    """Return the probes that sent nothing, size by size, and the missing ones without a finding."""
+    applicable = [
+        finding for finding in findings if finding.sizes and finding.state != "not applicable"
+    ]
     probes_at: dict[int, list[str]] = {size: [] for size in schedule.sizes}
     idle_at: dict[int, list[str]] = {size: [] for size in schedule.sizes}
-    for finding in sized:
+    for finding in applicable:
         for row in finding.sizes:
             if row.size not in probes_at:
                 continue
@@ -348,14 +354,16 @@ def unasked(
         else:
             parts.append(f"{short_size(size)}: {', '.join(idle)}")
 
-    judged = {finding.probe for finding in findings}
-    never_run = [name for name in missing if name not in judged]
-    if never_run:
-        parts.append(f"probes: {', '.join(never_run)}")
+    judged_names = {finding.probe for finding in findings}
+    unjudged_names = [name for name in missing if name not in judged_names]
+    if unjudged_names:
+        parts.append(f"probes: {', '.join(unjudged_names)}")
     return tuple(parts)
 
 
-def open_beside(findings: Sequence[Finding], sizes: Sequence[int], names: Sequence[str]) -> str:
+def open_optional_words(
+    findings: Sequence[Finding], sizes: Sequence[int], names: Sequence[str]
+) -> str:
     """Return the sizes and probes that are open and that exit 0 does not need, in words."""
     sizes_beyond = set[int]()
     optional_probes = []
@@ -386,8 +394,8 @@ def found_by_length(findings: Iterable[Finding]) -> str:
     return f"found {', '.join(counts)}" if counts else ""
 
 
-def said_of(little: tuple[int, int]) -> str:
-    """Return, in words, by what a model that finds little is judged."""
+def weak_model_words(little: tuple[int, int]) -> str:
+    """Return the sentence that a model finds little, and how its server is judged."""
     return f"the model found {rate_of(little)} facts, so equal ways of asking alone are judged"
 
 
@@ -398,7 +406,7 @@ def scope_parts(
     not_asked: Sequence[str],
     lacking: Iterable[str],
 ) -> Iterator[str]:
-    """Yield what was accepted, what exit 0 did not need, and what was not sent or tested."""
+    """Yield the rows that were accepted, not required, not sent and not tested, in words."""
     sizes, names = required
     accepted = [
         f"{finding.probe}@{short_size(size)}" for finding in findings for size in finding.accepted
@@ -406,7 +414,7 @@ def scope_parts(
     if accepted:
         yield f"accepted: {', '.join(accepted)}"
     if word == PASS:
-        optional = open_beside(findings, sizes, names)
+        optional = open_optional_words(findings, sizes, names)
         if optional:
             yield f"not required, and open: {optional}"
     if not_asked:

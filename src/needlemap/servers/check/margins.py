@@ -19,7 +19,7 @@ TIMES_USUAL = 2
 
 
 def margins_of(record: Record) -> Margins | None:
-    """Return the margins of a record's answer; None if its server gave no log-probabilities."""
+    """Return the margins of a record's answer, or None if it has no log-probabilities."""
     logprobs = record.logprobs
     if logprobs is None:
         return None
@@ -30,7 +30,7 @@ def margins_of(record: Record) -> Margins | None:
 def steps_of(record: Record) -> tuple[Step, ...]:
     """Return the tokens of a record's answer, each with its log-probability and the runner-up's.
 
-    () if its server gave none.
+    If the record has no log-probabilities, the result is ().
     """
     logprobs = record.logprobs
     if logprobs is None:
@@ -43,27 +43,28 @@ def steps_of(record: Record) -> tuple[Step, ...]:
         logprobs.other_nats,
         strict=True,
     ):
-        listed = {token: nats}
+        nats_by_token = {token: nats}
         if other is not None and other_nats is not None:
-            listed.setdefault(other, other_nats)
-        steps.append((token, listed))
+            nats_by_token.setdefault(other, other_nats)
+        steps.append((token, nats_by_token))
     return tuple(steps)
 
 
 def nats_apart(one: Margins | None, other: Margins | None) -> float | None:
     """Return by how many nats a token the margins of two answers differ.
 
-    They are compared as far as they say the same; None if they are not known.
+    They are compared up to the first different token. If there is no margin to compare, the result
+    is None.
 
     >>> nats_apart((("1", 12.0), ("2", 11.0)), (("1", 12.5), ("3", 9.0)))
     0.5
     """
-    moves = [abs(left - right) for left, right in alike_margins(one, other)]
+    moves = [abs(margin - other_margin) for margin, other_margin in equal_token_margins(one, other)]
     return sum(moves) / len(moves) if moves else None
 
 
-def alike_margins(one: Margins | None, other: Margins | None) -> list[tuple[float, float]]:
-    """Return the margins of both, token by token, as far as they say the same."""
+def equal_token_margins(one: Margins | None, other: Margins | None) -> list[tuple[float, float]]:
+    """Return the margins of two answers, token by token, up to the first different token."""
     if one is None or other is None:
         return []
     margins = []
@@ -77,8 +78,10 @@ def alike_margins(one: Margins | None, other: Margins | None) -> list[tuple[floa
 def finest_type(moves: Sequence[tuple[str, float]], most: float) -> tuple[str, float] | None:
     """Return the finest data type that explains a move of margins, with its limit.
 
-    None if none is known to. moves: from the finest on. most: the largest move of a prompt, in
-    nats a token.
+    If none explains it, the result is None.
+
+    moves: the limits by data type, from the finest on. most: the largest move of a prompt, in nats
+        a token.
 
     >>> finest_type((("float32", 0.00003), ("float16", 0.03)), 0.004)
     ('float16', 0.03)

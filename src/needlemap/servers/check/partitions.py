@@ -35,7 +35,8 @@ CUTS = 16
 # The windows of a size's haystacks, in the order of their lengths. With four fixed parts a band
 # that lies across two of them, and loses six answers in ten, passed.
 BANDS = (1, 2, 4)
-# Facts that must be lost of a haystack: one that is missed is often missed in each question on it.
+# Facts that must be lost of a haystack. One would not do, because a fact that is missed is often
+# missed in each question about it.
 FACTS = 3
 # A haystack is lost if so many percent of it are: with fewer shares, a band of a few lengths, in
 # which one prompt of six is found by chance, passed.
@@ -75,12 +76,12 @@ class Asked:
     order: float
 
     @cached_property
-    def wrong(self) -> bool:
+    def is_lost(self) -> bool:
         """Return True if at least half of its answers are wrong."""
         return 2 * sum(not reply.right for reply in self.replies) >= len(self.replies)
 
     @cached_property
-    def passes(self) -> bool:
+    def is_intermittent(self) -> bool:
         """Return True if some of its answers are right and others are wrong."""
         return len({reply.right for reply in self.replies}) > 1
 
@@ -117,7 +118,7 @@ class Group:
         name: What the prompts share, in words.
         prompts: Its prompts, lost or not.
         p: The chance that so many are lost, times the groups that were tried.
-        sure_p: The same chance on any server that answers each prompt for itself, whatever its
+        sure_p: The same chance on any server that answers each prompt by itself, whatever facts its
             model finds; 1 if a model may explain the group.
         partition: The name of the partition that made the group. `groups_in` knows it.
     """
@@ -129,14 +130,14 @@ class Group:
     partition: str = ""
 
     @property
-    def lost(self) -> tuple[Asked, ...]:
+    def lost_prompts(self) -> tuple[Asked, ...]:
         """Return the prompts that are lost."""
-        return tuple(prompt for prompt in self.prompts if prompt.wrong)
+        return tuple(prompt for prompt in self.prompts if prompt.is_lost)
 
     @property
     def sentence(self) -> str:
-        """Return what is lost, in words."""
-        return f"{len(self.lost)} of {len(self.prompts)} lost {self.name}"
+        """Return the count of lost prompts, in words."""
+        return f"{len(self.lost_prompts)} of {len(self.prompts)} lost {self.name}"
 
 
 # What the prompts of a group share, in words and as a key.
@@ -155,7 +156,7 @@ class Count:
     def add(self, prompt: Asked) -> None:
         """Count a prompt."""
         self.n += 1
-        self.lost += prompt.wrong
+        self.lost += prompt.is_lost
 
 
 # The prompts of a group by stratum.
@@ -184,7 +185,7 @@ class Partition:
 def groups_in(answers: Answers) -> list[Group]:
     """Return the groups in which too many answers are lost, in the order of the partitions."""
     prompts = prompts_of(answers)
-    if not any(prompt.wrong for prompt in prompts):
+    if not any(prompt.is_lost for prompt in prompts):
         return []
     return [
         replace(group, partition=partition.name)
@@ -221,41 +222,47 @@ def is_grouped(way: str) -> bool:
     return not (way.startswith(BESIDE) or way in _APART or _COPY.search(way))
 
 
-def alike(prompt: Asked) -> Hashable:
-    """Return the stratum of a prompt: its size, its fact, and whether its length is drawn."""
-    return prompt.ask.size, prompt.place_bin, is_shorter(prompt.ask)
+def stratum_of(prompt: Asked) -> Hashable:
+    """Return the stratum of a prompt: its size, its fact's place, and whether its length is drawn.
+
+    A model finds the prompts of one stratum about as often.
+    """
+    return prompt.ask.size, prompt.place_bin, is_between_sizes(prompt.ask)
 
 
-def is_shorter(ask: Ask) -> bool:
-    """Return True if a prompt is shorter than those of its size. A model may end between them."""
+def is_between_sizes(ask: Ask) -> bool:
+    """Return True if a prompt is shorter than those of its size, because its length is drawn.
+
+    Its stratum is another one, because the range of a model may end between the two lengths.
+    """
     return ask.length < ask.size - COMB - BEHIND
 
 
-def of_one_size(prompt: Asked) -> Hashable:
-    """Return the stratum if facts are compared with each other: the size."""
+def size_of_prompt(prompt: Asked) -> Hashable:
+    """Return the stratum by which facts are compared with each other: the size."""
     return prompt.ask.size
 
 
 def by_prompt(prompt: Asked) -> Hashable:
-    """Return the unit if prompts about one fact differ in what is tried: the prompt itself."""
+    """Return the unit of labels in which prompts about one fact differ: the prompt itself."""
     return prompt
 
 
 def by_fact(prompt: Asked) -> Hashable:
-    """Return the unit if they do not differ in it: the fact.
+    """Return the unit of labels that all prompts about one fact share: the fact.
 
-    A fact that a model misses is missed at each length.
+    If a model misses a fact, it misses it at each length.
     """
     return prompt.ask.haystack, prompt.ask.fact
 
 
 def by_fact_and_way(prompt: Asked) -> Hashable:
-    """Return the unit if facts are asked for in several ways: the fact and the way."""
+    """Return the unit of labels of ways: the fact and the way."""
     return prompt.ask.haystack, prompt.ask.fact, prompt.ask.way, prompt.ask.state
 
 
-def merged(prompts: Iterable[Asked], unit: Stratum) -> dict[Asked, list[Asked]]:
-    """Return the prompts of each unit, by one prompt that has all their answers."""
+def merge_units(prompts: Iterable[Asked], unit: Stratum) -> dict[Asked, list[Asked]]:
+    """Return the prompts of each unit, by one prompt that has the answers of all of them."""
     rows = defaultdict[Hashable, list[Asked]](list)
     for prompt in prompts:
         rows[unit(prompt)].append(prompt)
@@ -269,31 +276,35 @@ def merged(prompts: Iterable[Asked], unit: Stratum) -> dict[Asked, list[Asked]]:
     }
 
 
-def labelled(
+def label_test(
     labels: Callable[[Asked], Iterable[Label]],
-    stratum: Stratum = alike,
+    stratum: Stratum = stratum_of,
     *,
-    tried: int = 0,
+    group_count: int = 0,
     unit: Stratum = by_prompt,
 ) -> Test:
-    """Return the test of the groups that labels make. It yields the likeliest group, or none.
+    """Return the test of groups of prompts that share a label.
+
+    The test yields the group whose losses chance explains least, if its p is within the level.
 
     Args:
-        labels: The groups of a prompt.
-        stratum: Prompts of one stratum are compared with each other.
-        tried: How many groups there may be; 0 for as many as there are.
-        unit: Prompts of one unit are lost together on any server, and count as one.
+        labels: Returns the labels of a prompt.
+        stratum: Returns the stratum of a prompt. The prompts of one are compared with each other.
+        group_count: How many groups there may be, by which p is multiplied; 0 for as many as there
+            are.
+        unit: Returns the unit of a prompt. The prompts of one are lost together on any server, and
+            count as one.
     """
 
     def test(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
-        units = merged(prompts, unit)
+        units = merge_units(prompts, unit)
         strata = Strata(units, stratum)
         tallies = defaultdict[Label, Tally](lambda: defaultdict(Count))
         for prompt in units:
             for label in labels(prompt):
                 tallies[label][stratum(prompt)].add(prompt)
 
-        times = tried or len(tallies)
+        times = group_count or len(tallies)
         chances = {
             label: strata.tail(tally) * times
             for label, tally in tallies.items()
@@ -301,13 +312,18 @@ def labelled(
         }
         if not chances:
             return
-        best = min(chances, key=chances.__getitem__)
-        if chances[best] > level:
+
+        best_label = min(chances, key=chances.__getitem__)
+        if chances[best_label] > level:
             return
         members = [
-            prompt for whole, row in units.items() if best in labels(whole) for prompt in row
+            prompt
+            for unit_prompt, row in units.items()
+            if best_label in labels(unit_prompt)
+            for prompt in row
         ]
-        yield Group(name=best[0], prompts=tuple(members), p=chances[best])
+        name, _ = best_label
+        yield Group(name=name, prompts=tuple(members), p=chances[best_label])
 
     return test
 
@@ -322,7 +338,7 @@ class Strata:
             self._counts[stratum(prompt)].add(prompt)
 
     def is_over(self, tally: Tally) -> bool:
-        """Return True if more is lost of some prompts than is expected from all of them."""
+        """Return True if more of some prompts are lost than their strata's rates predict."""
         lost = sum(count.lost for count in tally.values())
         expected = sum(
             count.n * self._counts[stratum].lost / self._counts[stratum].n
@@ -331,9 +347,9 @@ class Strata:
         return lost > expected
 
     def tail(self, tally: Tally) -> float:
-        """Return the chance that so many of some prompts are lost.
+        """Return the chance that so many of some prompts are lost, by the stratified Fisher test.
 
-        They are taken to be like the others of their strata (stratified Fisher test).
+        It is the chance if the prompts are like the others of their strata.
         """
         return strata_tail(
             [
@@ -351,16 +367,17 @@ class Strata:
 def in_time(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
     """Yield a run of wrong answers, or else a part of the time in which more is lost.
 
-    Such a server was spoilt, restarted or exchanged meanwhile.
+    The server of such a group was spoilt, restarted or exchanged during the check.
     """
-    tried = sum(2 * parts - 1 for parts in WINDOWS) + 2 * (CUTS - 1)
+    group_count = sum(2 * parts - 1 for parts in WINDOWS) + 2 * (CUTS - 1)
     run = group_of_run(prompts)
     if run is not None and run.p <= level:
         groups = [run]
     else:
-        groups = list(labelled(windows_of, tried=tried, unit=by_fact)(prompts, level))
+        test = label_test(windows_of, group_count=group_count, unit=by_fact)
+        groups = list(test(prompts, level))
     for group in groups:
-        chance = haystack_tail(prompts, group.prompts) * max(tried, len(prompts))
+        chance = haystack_tail(prompts, group.prompts) * max(group_count, len(prompts))
         yield replace(group, sure_p=min(1.0, chance))
 
 
@@ -370,14 +387,14 @@ def group_of_run(prompts: Sequence[Asked]) -> Group | None:
     if len(run) < RUN:
         return None
     members = tuple(dict.fromkeys(prompt for _, prompt in run))
-    strata = Strata(prompts, alike)
-    # A fact that is sent again is no new loss.
-    facts = {by_fact(prompt): prompt for prompt in members if prompt.wrong}
+    strata = Strata(prompts, stratum_of)
+    # A fact that is asked for again is no new loss.
+    facts = {by_fact(prompt): prompt for prompt in members if prompt.is_lost}
     # As many runs may start as there are prompts.
     p = len(prompts) * exp(sum(log(strata.rate(prompt)) for prompt in facts.values()))
-    first = run[0][0]
-    last = run[-1][0]
-    name = f"in a row, {len(run):,} answers from request {first:,} to {last:,}"
+    first_request, _ = run[0]
+    last_request, _ = run[-1]
+    name = f"in a row, {len(run):,} answers from request {first_request:,} to {last_request:,}"
     return Group(name=name, prompts=members, p=p)
 
 
@@ -385,14 +402,17 @@ def longest_run(prompts: Sequence[Asked]) -> Sequence[tuple[int, Asked]]:
     """Return the longest run of wrong answers: the number of each request, and its prompt."""
     longest: list[tuple[int, Asked]] = []
     run: list[tuple[int, Asked]] = []
-    for request, prompt, reply in in_order(prompts):
+    for request, prompt, reply in answers_in_order(prompts):
         run = [] if reply.right else [*run, (request, prompt)]
         longest = max(longest, run, key=len)
     return longest
 
 
-def in_order(prompts: Iterable[Asked]) -> list[tuple[int, Asked, Reply]]:
-    """Return the answers in the order of their requests: its number, the prompt, the answer."""
+def answers_in_order(prompts: Iterable[Asked]) -> list[tuple[int, Asked, Reply]]:
+    """Return the answers in the order of their requests.
+
+    Each row has the number of the request, the prompt, and the answer.
+    """
     answers = [
         (request, prompt, reply)
         for prompt in prompts
@@ -432,24 +452,27 @@ def windows_at(place: float, divisions: Iterable[int]) -> Iterator[tuple[int, in
 def haystack_tail(prompts: Iterable[Asked], members: Iterable[Asked]) -> float:
     """Return the chance that so many haystacks of some prompts are lost.
 
-    A haystack is lost if half of its prompts are: they may be lost together.
+    Haystacks are counted, because the prompts of one may be lost together. A haystack is lost if at
+    least half of its prompts are.
+
+    members: the prompts whose haystacks are tested, of all `prompts`.
     """
-    inside = {prompt.ask.haystack for prompt in members}
+    member_haystacks = {prompt.ask.haystack for prompt in members}
     all_counts = defaultdict[Hashable, Count](Count)
-    inside_counts = defaultdict[Hashable, Count](Count)
+    member_counts = defaultdict[Hashable, Count](Count)
     for haystack, rows in by_haystack(prompts).items():
-        is_lost = 2 * sum(prompt.wrong for prompt in rows) >= len(rows)
+        is_lost = 2 * sum(prompt.is_lost for prompt in rows) >= len(rows)
         ask = rows[0].ask
-        stratum = ask.size, is_shorter(ask)
+        stratum = ask.size, is_between_sizes(ask)
         counts = [all_counts[stratum]]
-        if haystack in inside:
-            counts.append(inside_counts[stratum])
+        if haystack in member_haystacks:
+            counts.append(member_counts[stratum])
         for count in counts:
             count.n += 1
             count.lost += is_lost
     return strata_tail(
         [
-            (count.n, inside_counts[stratum].n, count.lost, inside_counts[stratum].lost)
+            (count.n, member_counts[stratum].n, count.lost, member_counts[stratum].lost)
             for stratum, count in all_counts.items()
         ]
     )
@@ -464,63 +487,67 @@ def by_haystack(prompts: Iterable[Asked]) -> Mapping[Hashable, list[Asked]]:
 
 
 def by_head(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
-    """Yield haystacks that are lost whole, or mostly, if facts lost one by one make fewer of them.
+    """Yield the haystacks that are lost whole, or mostly, if chance would lose fewer of them.
 
-    Prompts that start alike are answered by one replica, from one cache.
+    Chance loses facts one by one. Prompts with one haystack are answered by one replica, from one
+    cache, so that a fault of these loses them together.
     """
-    strata = Strata(prompts, alike)
+    strata = Strata(prompts, stratum_of)
     haystacks = [
         rows
         for rows in by_haystack(prompts).values()
         if len({prompt.place_bin for prompt in rows}) >= FACTS
     ]
     for words, percent in LOST_SHARES:
-        lost: list[Sequence[Asked]] = []
+        lost_haystacks: list[Sequence[Asked]] = []
         chances: list[float] = []
         for rows in haystacks:
-            # Rounded up.
-            least = max(FACTS, -(-percent * len(rows) // 100))
-            chances.append(count_tail([strata.rate(prompt) for prompt in rows], least))
-            if sum(prompt.wrong for prompt in rows) >= least:
-                lost.append(rows)
-        p = len(LOST_SHARES) * count_tail(chances, len(lost))
-        if len(lost) >= 2 and p <= level:
+            # The double negation rounds up.
+            fewest = max(FACTS, -(-percent * len(rows) // 100))
+            chances.append(count_tail([strata.rate(prompt) for prompt in rows], fewest))
+            if sum(prompt.is_lost for prompt in rows) >= fewest:
+                lost_haystacks.append(rows)
+
+        count = len(lost_haystacks)
+        p = len(LOST_SHARES) * count_tail(chances, count)
+        if count >= 2 and p <= level:
             yield Group(
-                name=f"where a haystack is lost {words}: {len(lost)} of {len(haystacks)} haystacks",
-                prompts=tuple(prompt for rows in lost for prompt in rows),
+                name=f"where a haystack is lost {words}: {count} of {len(haystacks)} haystacks",
+                prompts=tuple(prompt for rows in lost_haystacks for prompt in rows),
                 p=p,
             )
             return
 
 
 def in_bursts(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
-    """Yield prompts that are lost now and then, if they are so one after another too often.
+    """Yield prompts that are lost now and then, if such losses follow each other too often.
 
-    Such a server is disturbed for a moment. What is always lost shows nothing about a moment.
+    The server of such a group is disturbed for a moment. Prompts that are always lost show nothing
+    about a moment, so they do not count.
     """
-    answers = in_order(prompt for prompt in prompts if len(prompt.replies) > 1)
-    passing = [not reply.right and prompt.passes for _, prompt, reply in answers]
+    answers = answers_in_order(prompt for prompt in prompts if len(prompt.replies) > 1)
+    losses = [not reply.right and prompt.is_intermittent for _, prompt, reply in answers]
     # Under load more may be lost than alone.
     states = [reply.ask.state for _, _, reply in answers]
-    lost_in = Counter(state for state, is_lost in zip(states, passing, strict=True) if is_lost)
-    rates = {state: lost_in[state] / n for state, n in Counter(states).items()}
+    loss_counts = Counter(state for state, is_lost in zip(states, losses, strict=True) if is_lost)
+    rates = {state: loss_counts[state] / n for state, n in Counter(states).items()}
 
-    # Two answers to one prompt are no pair.
+    # Two answers to one prompt are not a pair.
     pairs = [
         number
-        for number, ((_, prompt, _), (_, following, _)) in enumerate(pairwise(answers))
-        if prompt is not following
+        for number, ((_, prompt, _), (_, next_prompt, _)) in enumerate(pairwise(answers))
+        if prompt is not next_prompt
     ]
-    lost_pairs = sum(passing[number] and passing[number + 1] for number in pairs)
+    lost_pairs = sum(losses[number] and losses[number + 1] for number in pairs)
     expected = sum(rates[states[number]] * rates[states[number + 1]] for number in pairs)
     p = poisson_tail(lost_pairs, expected)
     if lost_pairs and p <= level:
-        lost = dict.fromkeys(
-            prompt for (_, prompt, _), is_lost in zip(answers, passing, strict=True) if is_lost
+        lost_prompts = dict.fromkeys(
+            prompt for (_, prompt, _), is_lost in zip(answers, losses, strict=True) if is_lost
         )
         yield Group(
             name="one after another, and found at another time",
-            prompts=tuple(lost),
+            prompts=tuple(lost_prompts),
             p=p,
         )
 
@@ -531,8 +558,8 @@ def by_residue(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
     No model counts tokens; a kernel does.
     """
     groups = [
-        *residues_of("length", 1, RESIDUES, of_one_size)(prompts, level / 2),
-        *residues_of("place", 1, RESIDUES, alike)(prompts, level / 2),
+        *residues_of("length", 1, RESIDUES, size_of_prompt)(prompts, level / 2),
+        *residues_of("place", 1, RESIDUES, stratum_of)(prompts, level / 2),
     ]
     for group in sorted(groups, key=lambda group: group.p)[:1]:
         yield replace(group, sure_p=2 * group.p)
@@ -540,25 +567,29 @@ def by_residue(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
 
 def by_chunk(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
     """Yield the page, block or chunk of every few at which more is lost."""
-    tests = [residues_of(name, unit, CHUNKS, alike) for name in NUMBERS for unit in UNITS]
+    tests = [residues_of(name, unit, CHUNKS, stratum_of) for name in NUMBERS for unit in UNITS]
     groups = [group for test in tests for group in test(prompts, level / len(tests))]
     yield from sorted(groups, key=lambda group: group.p)[:1]
 
 
 def residues_of(name: str, unit: int, moduli: Sequence[int], stratum: Stratum) -> Test:
-    """Return the test of the residues of a number of tokens, counted in units of so many.
+    """Return the test of the residues of a number of tokens.
 
-    name: the number, one of `NUMBERS`.
+    Args:
+        name: The name of the number, one of `NUMBERS`.
+        unit: The tokens of a unit in which it is counted.
+        moduli: The moduli of the residues.
+        stratum: Returns the stratum of a prompt.
     """
-    shown = name if unit == 1 else f"{name} // {unit}"
+    expression = name if unit == 1 else f"{name} // {unit}"
 
     def number(prompt: Asked) -> int:
         return NUMBERS[name](prompt) // unit
 
     def labels(prompt: Asked) -> Iterator[Label]:
         for modulus in moduli:
-            rest = number(prompt) % modulus
-            yield f"where {shown} % {modulus} = {rest}", (modulus, rest)
+            residue = number(prompt) % modulus
+            yield f"where {expression} % {modulus} = {residue}", (modulus, residue)
 
     def fact_and_number(prompt: Asked) -> Hashable:
         return by_fact(prompt), number(prompt)
@@ -566,7 +597,7 @@ def residues_of(name: str, unit: int, moduli: Sequence[int], stratum: Stratum) -
     def test(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
         if name == "length":
             prompts = [prompt for prompt in prompts if prompt.takes_a_turn]
-        run_test = labelled(labels, stratum, tried=sum(moduli), unit=fact_and_number)
+        run_test = label_test(labels, stratum, group_count=sum(moduli), unit=fact_and_number)
         yield from run_test(prompts, level)
 
     return test
@@ -581,7 +612,7 @@ def turns_of(prompt: Asked) -> Iterator[Label]:
 
 def by_turn(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
     """Yield the turn in which more is lost. No model knows which request a prompt is."""
-    for group in labelled(turns_of)(prompts, level):
+    for group in label_test(turns_of)(prompts, level):
         yield replace(group, sure_p=group.p)
 
 
@@ -593,10 +624,10 @@ def depths_of(prompt: Asked) -> Iterator[Label]:
     if prompt.ask.way in SHORT:
         return
     place = prompt.place_bin
-    shown = f"depth {place / 8:.0%}" if isinstance(place, int) else _PLACES[place]
+    place_name = f"depth {place / 8:.0%}" if isinstance(place, int) else _PLACES[place]
     size = prompt.ask.size
-    yield f"at {shown} of {short_size(size)}", (size, place)
-    yield f"at {shown} of all lengths", place
+    yield f"at {place_name} of {short_size(size)}", (size, place)
+    yield f"at {place_name} of all lengths", place
 
 
 def by_length(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
@@ -604,13 +635,14 @@ def by_length(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
 
     The shortest prompts have one length.
     """
-    long = [prompt for prompt in prompts if prompt.ask.way not in SHORT]
-    bands = bands_of(long)
+    long_prompts = [prompt for prompt in prompts if prompt.ask.way not in SHORT]
+    bands = bands_of(long_prompts)
 
     def labels(prompt: Asked) -> Sequence[Label]:
         return bands[prompt.ask.haystack]
 
-    yield from labelled(labels, stratum=of_one_size, unit=by_fact)(long, level)
+    test = label_test(labels, stratum=size_of_prompt, unit=by_fact)
+    yield from test(long_prompts, level)
 
 
 def bands_of(prompts: Iterable[Asked]) -> Mapping[Hashable, list[Label]]:
@@ -620,17 +652,17 @@ def bands_of(prompts: Iterable[Asked]) -> Mapping[Hashable, list[Label]]:
     size, in the order of their lengths.
     """
     labels = defaultdict[Hashable, list[Label]](list)
-    drawn = defaultdict[int, list[tuple[int, Hashable]]](list)
+    drawn_lengths = defaultdict[int, list[tuple[int, Hashable]]](list)
     for haystack, rows in by_haystack(prompts).items():
         size = rows[0].ask.size
         longest = max(prompt.ask.length for prompt in rows)
         if longest < size - COMB - BEHIND:
-            drawn[size].append((longest, haystack))
+            drawn_lengths[size].append((longest, haystack))
         else:
             labels[haystack].append((f"at {short_size(size)}", size))
 
     bands = defaultdict[Hashable, list[tuple[int, Hashable]]](list)
-    for size, lengths in drawn.items():
+    for size, lengths in drawn_lengths.items():
         lengths.sort(key=lambda row: row[0])
         for number, row in enumerate(lengths):
             for window in windows_at(number / len(lengths), BANDS):
@@ -662,7 +694,7 @@ PARTITIONS: tuple[Partition, ...] = (
     Partition(
         "depth",
         0.0015,
-        labelled(depths_of, stratum=of_one_size, unit=by_fact),
+        label_test(depths_of, stratum=size_of_prompt, unit=by_fact),
         known=(
             issue(
                 "ml-explore/mlx-lm#1454",
@@ -703,5 +735,5 @@ PARTITIONS: tuple[Partition, ...] = (
         ),
     ),
     Partition("chunk", 0.001, by_chunk),
-    Partition("operation", 0.001, labelled(ways_of, unit=by_fact_and_way)),
+    Partition("operation", 0.001, label_test(ways_of, unit=by_fact_and_way)),
 )

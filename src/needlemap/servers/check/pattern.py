@@ -56,10 +56,10 @@ class Pattern(Probe):
         """
         groups = groups_in(answers)
         level = self.level(look, 1)
-        least = layout.sizes[0]
+        smallest_size = layout.sizes[0]
         groups_at = defaultdict[int, list[Group]](list)
         for group in groups:
-            for size in sizes_of(group, least):
+            for size in sizes_of(group, smallest_size):
                 groups_at[size].append(group)
 
         # Each count is a list of two: prompts, and lost prompts.
@@ -68,14 +68,14 @@ class Pattern(Probe):
         for prompt in prompts_of(answers):
             size = prompt.ask.size
             place_counts = places[size].setdefault(prompt.place_bin, [0, 0])
-            for count in (counts[max(size, least)], place_counts):
+            for count in (counts[max(size, smallest_size)], place_counts):
                 count[0] += 1
-                count[1] += prompt.wrong
+                count[1] += prompt.is_lost
 
         rows = [
             at_size(
                 size=size,
-                least=least,
+                smallest_size=smallest_size,
                 groups=groups_at[size],
                 level=level,
                 count=counts[size],
@@ -107,7 +107,7 @@ class Pattern(Probe):
 
 def at_size(
     size: int,
-    least: int,
+    smallest_size: int,
     groups: Sequence[Group],
     level: float,
     count: Sequence[int],
@@ -115,7 +115,9 @@ def at_size(
 ) -> AtSize:
     """Return the row of one size.
 
-    least: the size at which the shortest prompts count.
+    smallest_size: the size at which the shortest prompts count.
+    groups: the groups that hold lost prompts of the size.
+    level: the probe's alpha at this look.
     count, places: prompts and lost prompts, in all and by the place of the fact.
     """
     n, lost = count
@@ -134,9 +136,9 @@ def at_size(
     wrong = [
         reply
         for group in (sure or groups)[:1]
-        for prompt in group.lost
+        for prompt in group.lost_prompts
         for reply in prompt.replies
-        if not reply.right and max(reply.ask.size, least) == size
+        if not reply.right and max(reply.ask.size, smallest_size) == size
     ]
     return AtSize(
         size=size,
@@ -151,15 +153,15 @@ def at_size(
     )
 
 
-def sizes_of(group: Group, least: int) -> set[int]:
-    """Return the sizes at which a group loses at least half as often as in all.
+def sizes_of(group: Group, smallest_size: int) -> set[int]:
+    """Return the sizes at which a group loses at least half as often as at all sizes together.
 
-    least: the size at which the shortest prompts count.
+    smallest_size: the size at which the shortest prompts count.
     """
     counts = defaultdict[int, list[int]](lambda: [0, 0])
     for prompt in group.prompts:
-        count = counts[max(prompt.ask.size, least)]
+        count = counts[max(prompt.ask.size, smallest_size)]
         count[0] += 1
-        count[1] += prompt.wrong
-    loss_rate = len(group.lost) / len(group.prompts)
+        count[1] += prompt.is_lost
+    loss_rate = len(group.lost_prompts) / len(group.prompts)
     return {size for size, (n, lost) in counts.items() if 2 * lost >= loss_rate * n}

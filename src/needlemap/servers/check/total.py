@@ -58,7 +58,7 @@ class Total(Probe):
     def _at(self, layout: Geometry, answers: Answers, size: int) -> AtSize:
         prompts = [prompt for prompt in prompts_of(answers) if prompt.ask.size == size]
         n = len(prompts)
-        lost = sum(prompt.wrong for prompt in prompts)
+        lost = sum(prompt.is_lost for prompt in prompts)
         silent, tried, reason = answers.unanswered(size)
         said = f"{n - lost} of {n} found"
         if silent:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from needlemap.prompts import Prompt
 from needlemap.records.record import Record
-from needlemap.servers.check.coarse import PROMPTS, Cache, Moved, cache_of, moved_prompt
+from needlemap.servers.check.coarse import PROMPTS, Cache, MovedPrompt, find_cache, moved_prompt
 from needlemap.servers.check.gauge import MOVES
 from needlemap.servers.check.margins import (
     LEAST_NATS,
@@ -34,7 +34,7 @@ class Moves:
 
     alone: list[float] = field(default_factory=list)
     cache: Cache | None = None
-    _suspects: list[Moved] = field(default_factory=list)
+    _suspects: list[MovedPrompt] = field(default_factory=list)
 
     @property
     def limit(self) -> float | None:
@@ -83,7 +83,7 @@ class Moves:
     def find_cache(self) -> None:
         """Find the cache that moves margins as the suspects' moved, unless it is known."""
         if self.cache is None:
-            self.cache = cache_of(self._suspects)
+            self.cache = find_cache(self._suspects)
 
 
 def nats_moved(reference: Record | None, record: Record) -> float | None:

@@ -25,7 +25,7 @@ from needlemap.servers.check import Answers, Schedule, asking, haystack, known_b
 from needlemap.servers.check.ask import BESIDE, Ask, Reply
 from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule
 from needlemap.servers.check.beside import counted_apart
-from needlemap.servers.check.coarse import ALIKE, explained
+from needlemap.servers.check.coarse import ALIKE, likeness_of_moves
 from needlemap.servers.check.finding import CHECK, AtSize
 from needlemap.servers.check.gauge import (
     MOVES,
@@ -43,7 +43,7 @@ from needlemap.servers.check.known_by_answer import (
     refuse_other_shape,
 )
 from needlemap.servers.check.probe import LEAST, LOSS, Paired
-from needlemap.servers.check.repeats import sampled
+from needlemap.servers.check.repeats import with_toss
 from needlemap.servers.gauge.cache import (
     CoarseEngine,
     eight_bits,
@@ -278,7 +278,9 @@ def test_margins_that_all_move_alike_are_no_coarse_cache() -> None:
     what is computed with that cache is not like it."""
     cache = np.array([-1.3, -0.7, -1.5, -0.9])
     values = np.array([-1.01, -1.0, -1.0, -1.01])
-    assert explained(values, cache) < ALIKE < explained(cache + 0.05 * values, cache)
+    assert (
+        likeness_of_moves(values, cache) < ALIKE < likeness_of_moves(cache + 0.05 * values, cache)
+    )
 
 
 def test_thresholds_grow_by_data_type() -> None:
@@ -444,7 +446,7 @@ def test_ties_that_rounding_tips_are_no_temperature() -> None:
     row = AtSize(160, "PASS", said="0 of 24 change")
     ask = Ask("toss", 121, 249, 0.5, 0)
     same, other = (Reply(ask, "1."), Reply(ask, "1.")), (Reply(ask, "1."), Reply(ask, "2."))
-    found = [sampled(row, [other] * n + [same] * (TOSSES - n), 1e-4) for n in (0, 3, 11, 14)]
+    found = [with_toss(row, [other] * n + [same] * (TOSSES - n), 1e-4) for n in (0, 3, 11, 14)]
     assert [each.state for each in found] == ["PASS", "PASS", "SUSPECT", "FAIL"]
     assert found[0].said == row.said
     assert "3 of 24 give another one" in found[1].said
