@@ -39,10 +39,12 @@ TAKEN = ("chat-en", "text-en")
 
 
 def beside_the_gauge(asked: CheckOptions, is_gauge: bool | None = None) -> tuple[CheckOptions, str]:
-    """Return a check with the gauge's tokenizer, lengths and reference if none are given.
+    """Return a check's options with the gauge's defaults, and a note that says so.
 
-    A sentence that says so comes with it; '' if the model is another one. is_gauge: whether it is
-    the gauge; None if its name decides.
+    The defaults are its tokenizer, lengths and reference. If the model is not the gauge, the
+    options are unchanged and the note is ''.
+
+    is_gauge: whether the model is the gauge; None if its name decides.
     """
     model = str(asked.flags.get("model", ""))
     if not is_taken_for_gauge(model, is_gauge):
@@ -91,11 +93,12 @@ def is_wrapped(flags: Mapping[str, Any]) -> bool:
 def gauge_flags(
     flags: Mapping[str, Any], is_gauge: bool | None = None
 ) -> tuple[dict[str, Any], str, int]:
-    """Return flags with the gauge's tokenizer and answers, a sentence that says so, and the tokens
-    of the longest prompt if nobody says.
+    """Return flags with the gauge's defaults, a note, and the default tokens of longest prompts.
 
-    If the model is another one, the flags are as they were, with '' and 0. is_gauge: whether it is
-    the gauge; None if its name decides.
+    The defaults are its tokenizer and its answers' budget. If the model is not the gauge, the flags
+    are unchanged, the note is '', and the tokens are 0.
+
+    is_gauge: whether the model is the gauge; None if its name decides.
     """
     model = str(flags.get("model", ""))
     if not is_taken_for_gauge(model, is_gauge):
@@ -108,9 +111,10 @@ def gauge_flags(
 
 
 def settings_of_the_gauge(model: str) -> tuple[dict[str, Any], str]:
-    """Return the gauge's tokenizer and answer budget for a run, and a sentence that says so.
+    """Return the gauge's tokenizer and answer budget for a run, and a note that says so.
 
-    {} and '' for another model. With 300 tokens, as other models have, short prompts have no room.
+    If the model is not the gauge, the results are {} and ''. The budget of other models, 300
+    tokens, would leave short prompts no room.
     """
     if not named_gauge(model):
         return {}, ""

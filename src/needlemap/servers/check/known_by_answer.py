@@ -71,7 +71,7 @@ def answers_as_qwen3(base_url: str, name: str, sent: Sent) -> bool:
 
 
 def answer_to(question: str, base_url: str, name: str, sent: Sent) -> str | None:
-    """Return a model's answer to a question; None without one."""
+    """Return a model's answer to a question, or None if it gives none."""
     request = {
         "model": name,
         "messages": [{"role": "user", "content": question}],

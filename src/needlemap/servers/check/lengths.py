@@ -54,19 +54,19 @@ class Length(Probe):
         return row.n > 0 and row.effect is not None and row.effect.low < FALL
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """Compare each size with the shortest prompts.
+        """Return the finding of all sizes, each compared with the shortest prompts.
 
-        It is compared with a reference too, if one was asked, and with what the model is known to
-        find.
+        If there is a reference, or if the model is known to find all facts, a size is compared with
+        that too.
         """
         level = self.level(look, len(layout.sizes))
-        # Tokens by which a size's own prompts are shorter, at most.
-        shorter = layout.comb + BEHIND
+        # The most tokens by which a size's own prompts are shorter than the size.
+        largest_shortfall = layout.comb + BEHIND
         rows = [
             self._row(
                 answers,
                 size,
-                shortest=size - shorter,
+                shortest=size - largest_shortfall,
                 yardstick=answers.of(layout.short, "short"),
                 level=level,
                 is_known=size <= layout.options.holds,

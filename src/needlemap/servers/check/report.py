@@ -111,7 +111,7 @@ def check_report(
     """Return the report of a check.
 
     reference: the model that it was compared with, or ''.
-    spent: how much was sent, known only if the check just ran.
+    spent: the line of the prompts and tokens that were sent; '' unless the check just ran.
     more: further facts of a check that just ran.
     """
     findings = check.findings
@@ -213,7 +213,7 @@ def _mean(row: AtSize) -> Mean:
 
 
 def _not_tried(lacking: Mapping[str, str], reference: str) -> Iterator[Fact]:
-    """Yield what this check cannot see."""
+    """Yield the probes that did not apply with their reasons, and the faults that were not seen."""
     names_by_reason = defaultdict[str, list[str]](list)
     for name, reason in lacking.items():
         names_by_reason[reason.removeprefix("needs ")].append(name)

@@ -37,7 +37,7 @@ class Usage(Probe):
         return (haystack.cold,)
 
     def absent(self, layout: Geometry, answers: Answers) -> str:
-        """Return what is needed if the server counts nothing, else ''."""
+        """Return the reason if the server counts no tokens, else ''."""
         rows = answers.every("cold", "crowded", "short", "crowd")
         if rows and all(reply.prompt_tokens is None for reply in rows):
             return "needs a server that counts tokens"

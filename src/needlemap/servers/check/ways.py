@@ -94,9 +94,9 @@ class Ways(Probe):
         return super().ways(layout) | {"cold", "crowded", LATER, LATER_ASK}
 
     def absent(self, layout: Geometry, answers: Answers) -> str:
-        """Return why the probe does not apply: there are no log-probabilities; '' if it does.
+        """Return the reason if there are no log-probabilities, else ''.
 
-        Texts are enough of a model that does not find its facts.
+        If the model does not find its facts, the texts of its answers are enough.
         """
         replies = answers.every("warm")
         if not replies or any(reply.steps for reply in replies):
@@ -108,7 +108,7 @@ class Ways(Probe):
         return "log-probabilities, which this back end lacks"
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """Return the row of each way over all sizes, and what moved at each size."""
+        """Return the finding, with the row of each way over all sizes, and one row per size."""
         absent = self.absent(layout, answers)
         if absent:
             return Finding.not_applicable(self.name, absent, decides=self.decides)
@@ -151,9 +151,9 @@ ASKED = (COMPANY, CACHED, EXTENDED, REWOUND, PREFILLED)
 
 
 def tolerance_of(layout: Geometry) -> float:
-    """Return the nats by which the server's data type may move a log-probability.
+    """Return by how many nats the server's data type may move a log-probability.
 
-    A known model has a measured figure.
+    For a known model it is a measured figure.
     """
     moves = layout.options.moves
     return moves[-1][1] if moves else TOLERANCE[layout.options.dtype]
@@ -205,16 +205,16 @@ class Prompts:
         return number, int(copy[1]) if copy else 0
 
     def reply(self, number: int, way: str) -> Reply | None:
-        """Return the reply to a prompt in a way; None if there is none."""
+        """Return the reply to a prompt in a way, or None if there is none."""
         if way == PREFILLED:
             prefills = self._prefills.get((number, 0), ())
             return next((generated for generated, _ in prefills), None)
         return self._originals.get((number, LATER if way == FLOODED else way))
 
     def replies(self) -> list[WayReply]:
-        """Return the replies as `judge_ways` takes them.
+        """Return the replies in the form that `judge_ways` takes.
 
-        A prompt that was not cold when all others were sent stands behind a flood.
+        If a prompt was not cold when it was sent after all others, its way is FLOODED.
         """
         shared_tokens = self._shared_tokens()
         seen_alone: set[tuple[int, int]] = set()
@@ -235,9 +235,9 @@ class Prompts:
         return replies
 
     def _shared_tokens(self) -> int:
-        """Return the tokens that all prompts start with, as the server counts them.
+        """Return how many tokens all prompts start with, as the server counts them.
 
-        It is what a cache held of most prompts that were sent alone for the first time.
+        It is the number that a cache held of most prompts that were sent alone for the first time.
         """
         # A server may compute prompts that come together without its cache.
         return common_start(
@@ -262,9 +262,9 @@ NAMES: Mapping[str, str] = {
 
 
 def way_reply_of(reply: Reply, way: str, *, number: int, copy: int, was_cold: bool) -> WayReply:
-    """Return a reply as `judge_ways` takes it.
+    """Return a reply in the form that `judge_ways` takes.
 
-    number, copy: those of the prompt and of its copy.
+    number, copy: the numbers of the prompt and of its copy.
     """
     cached_tokens = reply.cached_tokens
     # A hit on what all prompts start with does not count.
@@ -282,7 +282,7 @@ def way_reply_of(reply: Reply, way: str, *, number: int, copy: int, was_cold: bo
 
 
 def prefill_reply(pairs: Sequence[tuple[Reply, Reply]], *, number: int, copy: int) -> WayReply:
-    """Return an answer that was sent as a prompt as `judge_ways` takes it.
+    """Return an answer that was sent as a prompt, in the form that `judge_ways` takes.
 
     Args:
         pairs: The reply that gave the answer, each time with the reply to a part of it sent as a
@@ -349,7 +349,7 @@ def way_steps(layout: Geometry, way: str, *, ask: Ask, copy: int) -> Iterator[Se
 
 
 def size_row(size: int, ways: Sequence[Way], prompts: Prompts) -> AtSize:
-    """Return what moved at one size, and the word of the ways there."""
+    """Return the row of one size: the prompts that moved in any way, and their word."""
     counts: list[str] = []
     states: set[str] = set()
     n = 0
@@ -394,7 +394,7 @@ def moved_replies(prompts: Prompts, ways: Sequence[Way], size: int) -> Iterator[
 
 
 def row_of(way: Way) -> WayRow:
-    """Return a way as check.json has it."""
+    """Return a way as a row of check.json."""
     percentiles = way.percentiles or {}
     return WayRow(
         way=way.way,
@@ -420,5 +420,5 @@ def row_of(way: Way) -> WayRow:
 
 
 def finite(nats: float) -> float | None:
-    """Return a number of nats, or None for texts that differ without one."""
+    """Return a number of nats, or None if it stands for texts that differ."""
     return nats if isfinite(nats) else None
