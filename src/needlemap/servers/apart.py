@@ -49,6 +49,7 @@ class Apart(Worded):
     """
 
     name = "apart"
+    large_options = frozenset({"anchor", "drawn", "series"})
     needle: str
     beside: Sequence[float] = (0.0, 37.5, 75.0, 97.0)
     anchor: int = 0

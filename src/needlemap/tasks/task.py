@@ -213,12 +213,15 @@ class Task(metaclass=Checked):
         scorer_options: The scorer's options, if the settings give no others.
         ready: Whether its prompts exist already, so that no haystack, template or depth is chosen
             for them.
+        large_options: Its numeric options that are no counts of what it draws, but e.g. tokens of a
+            haystack: they may be large.
     """
 
     name: str
     scorer: str
     scorer_options: Mapping[str, Any] = {}
     ready: bool = False
+    large_options: frozenset[str] = frozenset()
 
     def anchor_tokens(self, repeat: int, seed: int) -> int | None:
         """Return the haystack tokens that a repeat's depths are shares of, in prompts of every
@@ -269,7 +272,8 @@ def make_task(settings: Settings) -> Task:
         )
     options = dict(settings.task_options)
     if not kind.ready and kind.__module__.startswith("needlemap."):
-        _check_numbers(settings.task, options)
+        counts = {key: value for key, value in options.items() if key not in kind.large_options}
+        _check_numbers(settings.task, counts)
     accepted = option_names(kind)
     for name in settings_of("Task"):
         if name in accepted:

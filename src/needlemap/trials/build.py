@@ -75,7 +75,11 @@ class Experiment(Resolved):
         trials += ask_twice(trials, resolved.settings.ask_twice, keys=resolved.keys)
         values = {field.name: getattr(resolved, field.name) for field in fields(Resolved)}
         values["trials"] = tuple(trials)
-        values["notes"] = (*notes, *beyond(resolved, trials), *_early_notes(resolved))
+        values["notes"] = (
+            *notes,
+            *notes_on_too_long_prompts(resolved, trials),
+            *_early_notes(resolved),
+        )
         return cls(**(values | more))
 
     @property
@@ -298,7 +302,7 @@ def _early_notes(resolved: Resolved) -> list[str]:
     return notes
 
 
-def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
+def notes_on_too_long_prompts(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
     """Return a note on prompts that are longer than the model's positions; () if none is.
 
     Raise SettingsError if all of them are.

@@ -42,7 +42,7 @@ from needlemap.settings import PromptSource, Settings
 from needlemap.settings.reading import DEFAULT_ITEMS, addressed, configure
 from needlemap.tasks import make_task
 from needlemap.trials import Trial
-from needlemap.trials.build import Experiment, beyond, lent_prompts, prepare
+from needlemap.trials.build import Experiment, lent_prompts, prepare
 from needlemap.trials.repeat import Repeat
 from needlemap.trials.resolve import ANY, Resolved, foreign_vocabulary, resolve
 
@@ -455,7 +455,6 @@ def make_asker(
         twins=_has_twins(base.settings),
     )
     schedule = Schedule(measured_options, seed)
-    beyond(base, [])
     return Asker(
         flags,
         seed,

@@ -28,7 +28,7 @@ from needlemap.servers.storm.plan import make_round
 from needlemap.servers.storm.texts import Texts
 from needlemap.servers.ways import COARSEST, DataType
 from needlemap.trials import Trial, provider_host
-from needlemap.trials.build import beyond, lent_prompts
+from needlemap.trials.build import lent_prompts
 from needlemap.trials.resolve import Resolved, resolve
 
 # Names of families: the first prompts, the storm's, and the same cold, and replays of suspects.
@@ -120,7 +120,6 @@ class Storm:
             seed = randbits(SEED_BITS)
 
         _, resolved = settle_flags({**options.flags, **facts_for(options.flags)}, seed)
-        beyond(resolved, [])
         _check_sizes(options, resolved)
         if before and path:
             _check_same(before, options, resolved, path)

@@ -126,6 +126,16 @@ def test_a_check_that_is_stopped_says_what_was_not_asked(needlemap):
     assert needlemap("check", *BOX, "--limit-tokens", "12k", "--on-undecided", "pass", "-o", "c")
 
 
+def test_prompts_longer_than_ten_thousand_tokens_are_sent(needlemap):
+    """The bound on what a task draws took the tokens of a haystack for such a number, so that each
+    check beyond 10,000 tokens was refused, with the length that is usual."""
+    long = ("--max-length", "12k", "--max-answer-tokens", "24", "--quiet")
+    limited = ("--limit-tokens", "90k", "--probe", "length", "-o", "c")
+    needlemap("check", "--model", "demo/retriever", *long, *limited, "--exit-zero", code=0)
+    sent = [row["length_tokens"] for row in needlemap.records("c/ask-12000")]
+    assert max(sent) > 11_000
+
+
 def test_the_plan_counts_prompts_and_tokens_and_asks_nothing(needlemap):
     assert needlemap(*PLANNED).stdout
     typed = ("--plan", "--json", "--tokens-per-second", "1000", "-o", "c")
