@@ -112,7 +112,7 @@ def test_prompts_are_rendered_as_transformers_does(folder: Path) -> None:
     rows = [("system", "Be brief."), ("user", "Where is the code?"), ("assistant", "It is")]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     messages = [{"role": role, "content": said} for role, said in rows]
-    whole = Chat.of(ModelFiles(str(folder))).whole
+    whole = Chat.of(ModelFiles(str(folder))).row_ids
     options = {"tokenize": True, "return_dict": False}
     theirs = tokenizer.apply_chat_template(messages[:2], add_generation_prompt=True, **options)
     assert whole(rows[:2]).tolist() == list(theirs)

@@ -81,7 +81,8 @@ SPOILT = {each.__name__: each for each in (swapped, cut, replayed)}
 
 
 class Spoiling:
-    """Alters one chat answer in `every`, by what was answered before."""
+    """Alters one chat answer in `every`, by what was answered before. An answer without a number,
+    as to the question whether a model is the gauge, is let through and forgotten."""
 
     def __init__(self, name: str, every: int, seed: int = 1) -> None:
         self.spoil, self.every, self.random = SPOILT[name], every, Random(seed)
@@ -91,6 +92,8 @@ class Spoiling:
         message = told["choices"][0]["message"]
         with self.lock:
             said = message["content"]
+            if not any(character.isdigit() for character in said):
+                return told
             if self.random.random() < 1 / self.every:
                 message["content"] = self.spoil(said, self.before)
             self.before.append(said)
