@@ -13,6 +13,7 @@ give.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, log
@@ -132,15 +133,37 @@ def further_haystacks(losses: Sequence[float], margin: float) -> int | None:
     (287, 55)
     """
     mean = sum(losses) / len(losses) if losses else 0.0
-    steps = np.arange(1, FARTHEST + 1)
     counts = []
     for sign, alpha in ((-1.0, HIGH_ALPHA), (1.0, LOW_ALPHA)):
         bound = (1 + sign * margin) / 2
         values = (1 + sign * np.array([*losses, mean])) / 2
-        grown = np.log1p(BETS * ((values - bound) / bound)[:, None])
-        step = grown[:-1].mean(axis=0) if losses else grown[-1]
-        ahead = grown[:-1].sum(axis=0) + steps[:, None] * step
-        won = np.logaddexp.reduce(ahead, axis=-1) - log(len(BETS)) >= -log(alpha)
-        if won.any():
-            counts.append(int(won.argmax()) + 1)
+        log_growth = np.log1p(BETS * ((values - bound) / bound)[:, None])
+        log_step = log_growth[:-1].mean(axis=0) if losses else log_growth[-1]
+        count = _steps_to_win(log_growth[:-1].sum(axis=0), log_step, goal=-log(alpha))
+        if count is not None:
+            counts.append(count)
     return min(counts, default=None)
+
+
+def _steps_to_win(log_start: Array, log_step: Array, goal: float) -> int | None:
+    """Return after how many equal steps the mean of several bets reaches a goal.
+
+    If more than FARTHEST are needed, None is returned.
+
+    Args:
+        log_start: The log of each bet now, (bets,).
+        log_step: What a step adds to each, (bets,).
+        goal: The log of the goal.
+    """
+
+    def has_won(steps: int) -> bool:
+        log_mean = np.logaddexp.reduce(log_start + steps * log_step) - log(len(BETS))
+        return bool(log_mean >= goal)
+
+    if has_won(1):
+        return 1
+    # The log of a mean of exponentials is convex in the steps: once it is above the goal after it
+    # was below, it stays there, so that halving finds the first such step.
+    steps = range(1, FARTHEST + 1)
+    index = bisect_left(steps, True, key=has_won)
+    return steps[index] if index < len(steps) else None
