@@ -526,6 +526,10 @@ _COSTS: dict[str, Callable[[Record], float | None]] = {
 
 def _sum_of_prompts(record: Record, name: str) -> float | None:
     """Return the sum of an amount over all prompts of a record, or None if no prompt has it."""
+    # Most records are of one prompt, and a page sums up many records.
+    if not record.beside:
+        amount: float | None = getattr(record, name)
+        return amount
     amounts = [getattr(part, name) for part in (record, *record.beside)]
     return summed(amounts, of_known=True)
 
