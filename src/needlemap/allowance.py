@@ -81,9 +81,9 @@ def read_allowance(
 def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
     """Return how many seconds a server asks us to wait, by `retry-after-ms` or `retry-after`.
 
-    The latter is a number of seconds or a date. Return None if there is no such header. Return None
-    for 0 seconds, too, for example if a clock is wrong: else the request would be repeated at once,
-    again and again.
+    The latter is a number of seconds or a date. If there is no such header, the result is None. It
+    is None for 0 seconds, too, for example if a clock is wrong: otherwise the request would be sent
+    again and again without a pause.
 
     >>> (
     ...     retry_after_s({"retry-after-ms": "1500"}),

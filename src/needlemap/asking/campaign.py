@@ -31,7 +31,7 @@ MakeModel = Callable[[Settings], Model]
 
 
 class RunObserver:
-    """Is told how the asking proceeds, family by family. This one shows nothing.
+    """Observe a run, family by family. This one shows nothing.
 
     The only family of a run is named ''.
     """

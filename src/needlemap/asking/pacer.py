@@ -37,7 +37,7 @@ _WEIGHT = 0.5
 
 @dataclass(slots=True)
 class Bucket:
-    """What one limit holds: `level` at the time `at_s`, below 0 when a large request went out.
+    """The state of one limit: `level` at the time `at_s`, below 0 after a large request.
 
     rate: what comes in per second. full_at_s: when the server says that it is full again. heard:
     whether a server said what comes in.

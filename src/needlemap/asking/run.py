@@ -32,7 +32,7 @@ from needlemap.trials.resolve import Resolved, model_options, resolve
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """How many trials a family has, and how many are scored; None if only prompts show it."""
+    """The trials of a family, and those that are scored; None if only its prompts show it."""
 
     trials: int | None
     scored: int | None
@@ -152,7 +152,7 @@ async def ask_families(
 
 
 class ModelsObserver(RunObserver):
-    """Is told how the asking of each model proceeds, too. The only model is named ''."""
+    """Observe the runs of several models. If there is only one, its name is ''."""
 
     def begins_model(self, name: str, asking: FamiliesToAsk) -> None:
         """Start a model's families."""

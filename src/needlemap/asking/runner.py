@@ -81,7 +81,7 @@ _UNSCORED = 4
 
 @dataclass(slots=True)
 class Outcome:
-    """How a run ended.
+    """The result of a run: what was scored, what failed, and why it stopped.
 
     Attributes:
         scored: The trials that were scored.
