@@ -186,7 +186,7 @@ MUTANTS = (
     ),
     Mutant(
         "somebody-elses-facts",
-        "One answer in twelve is told from the prompt before.",
+        "One answer in twelve is the one to the prompt before.",
         "https://github.com/LMCache/LMCache/issues/4385",
         "mates",
         _walk(OthersWalk),
