@@ -246,7 +246,7 @@ def ruler_figures() -> dict[str, Any]:
         return {"ruler_apart": None}
     first = np.array([[line["lm_eval"]["score"]] for line in same])
     second = np.array([[line["needlemap"]["score"]] for line in same])
-    difference = paired_difference(first, second, graded=False)
+    difference = paired_difference(first, second)
     assert difference is not None
     return {
         "ruler_apart": {

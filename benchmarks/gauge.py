@@ -1,7 +1,7 @@
 """Does the gauge find every needle, in each data type, and what does its reference cost?
 
     python benchmarks/gauge.py [--lengths 64,256,1024] [--engines numpy,float32,bfloat16]
-    [--shapes llama,padded] [--device cuda] [--smoke]
+    [--shapes llama,padded] [--device cuda] [--kept FILE] [--smoke]
 
 Each length gets fresh prompts over eleven depths: 600, and 200 beyond 4k; a third of the haystacks
 has one token more, a third one less. Half are in chat, half behind "Answer:". A haystack hides as
@@ -10,11 +10,15 @@ engines compute it once. A prompt is missed if the likeliest answer is anything 
 stop and the end. Seeds are none that any part of the gauge was made with.
 
 Engines: `numpy`, the package's own; `float32` and `bfloat16`, by transformers, on the CPU or on
---device; `llama.cpp`, of the
-server that NEEDLEMAP_LLAMA_SERVER names, from gauge.gguf in 16-bit floats. Beside each miss stands
-95 % certainty: with none of 600, fewer than .5 % are missed. `shapes`: how many shapes of
---shapes (all) missed nothing in any engine; `shapes_missed` names the others. `params` and
-`holds_tokens` are those of the shape that holds longest.
+--device; `llama.cpp`, of the server that NEEDLEMAP_LLAMA_SERVER names, from gauge.gguf in 16-bit
+floats; `vllm`, of the binary that NEEDLEMAP_VLLM names, in float32. Beside each miss stands 95 %
+certainty: with none of 600, fewer than .5 % are missed. `shapes`: how many shapes of --shapes (all)
+missed nothing in any engine; `shapes_missed` names the others, `shapes_refused` those that an
+engine's server does not start with. `params` and `holds_tokens` are those of the shape that holds
+longest.
+
+--kept: a file with a line for each haystack that was asked. A haystack that stands in it is not
+asked again unless weights or prompts have changed, so long prompts can be asked over several days.
 
 `margin_over_threshold_least`: how much likelier the right token is than the next one, in nats a
 token, beside twice of what bfloat16 moves that.
@@ -30,10 +34,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from hashlib import sha256
 from itertools import product
 from math import comb
 from pathlib import Path
@@ -70,6 +75,7 @@ MANY, FEWER, BEYOND = 600, 200, 4_096  # prompts of a length, and of one beyond 
 ITEM = DEFAULT_ITEMS["english"]
 ANSWER_TOKENS = 16
 END = "<|im_end|>"
+READY_S = 600  # in which a server has to be ready; vLLM takes a minute on a busy machine
 MAKING_CPU_S = 11  # of tools/train_gauge.py, which trains no weights
 
 
@@ -221,9 +227,26 @@ def asks_llama_cpp(url: str) -> Ask:
         body = {"prompt": prompt, "n_predict": ANSWER_TOKENS, "temperature": 0}
         request = Request(f"{url}/completion", json.dumps(body).encode())
         request.add_header("Content-Type", "application/json")
-        with urlopen(request, timeout=600) as reply:
+        with urlopen(request, timeout=3_600) as reply:
             told = json.load(reply)
         return str(told["content"]) + (END if told["stop_type"] == "eos" else "") == right
+
+    return ask
+
+
+def asks_vllm(url: str) -> Ask:
+    def ask(shared: Ids, tail: Ids, right: str) -> bool:
+        body = {
+            "model": "gauge",
+            "prompt": shared + tail,
+            "max_tokens": ANSWER_TOKENS,
+            "temperature": 0,
+        }
+        request = Request(f"{url}/v1/completions", json.dumps(body).encode())
+        request.add_header("Content-Type", "application/json")
+        with urlopen(request, timeout=3_600) as reply:
+            (told,) = json.load(reply)["choices"]
+        return str(told["text"]) + (END if told["finish_reason"] == "stop" else "") == right
 
     return ask
 
@@ -244,16 +267,56 @@ def margin_of(model: Any, ids: Ids, answer: Ids) -> float:
     return margins(logits[len(ids) - 1 : -1].float().cpu().numpy(), answer)
 
 
-def count_missed(ask: Ask, length: int, prompts: int) -> tuple[int, int]:
-    """Of so many prompts at least: those that were missed, and those asked."""
+class Kept:
+    """The haystacks that were asked before, each in a line of a file; none without a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._missed: dict[str, int] = {}
+        for line in path.read_text().splitlines() if path and path.exists() else []:
+            told = json.loads(line)
+            missed = told.pop("missed")
+            self._missed[json.dumps(told)] = missed
+
+    def missed(self, told: dict[str, Any], count: Callable[[], int]) -> int:
+        """Return how many prompts of a haystack were missed. Without a line they are counted."""
+        key = json.dumps(told)
+        if key not in self._missed:
+            self._missed[key] = count()
+            if self.path:
+                with self.path.open("a") as file:
+                    print(json.dumps(told | {"missed": self._missed[key]}), file=file)
+        return self._missed[key]
+
+
+def digest(*parts: object) -> str:
+    """A short hash. If it differs from a kept one, weights or prompts have changed."""
+    return sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def count_missed(
+    ask: Ask, length: int, prompts: int, kept: Kept, told: dict[str, str]
+) -> tuple[int, int]:
+    """Of so many prompts at least: those that were missed, and those asked. told: the shape,
+    its weights, and the engine, as lines of `kept` have them."""
     wrong = asked = 0
     for number in range(prompts):
         if asked >= prompts:
             break
         drawn = draw_prompts(length, number)
-        wrong += sum(not ask(drawn.shared, tail, right) for tail, right in drawn.questions)
+        haystack = {
+            "tokens": length,
+            "number": number,
+            "prompts": digest(drawn.shared, drawn.questions),
+            "asked": len(drawn.questions),
+        }
+        wrong += kept.missed(told | haystack, partial(count_wrong, ask, drawn))
         asked += len(drawn.questions)
     return wrong, asked
+
+
+def count_wrong(ask: Ask, drawn: Asked) -> int:
+    return sum(not ask(drawn.shared, tail, right) for tail, right in drawn.questions)
 
 
 def most_missed(wrong: int, asked: int) -> float:
@@ -303,19 +366,46 @@ def reference_cpu_s(tokens: int) -> float:
 
 def llama_server(folder: Path, longest: int) -> Iterator[str]:
     """The address of a llama-server that serves the gauge of a folder to so many tokens."""
-    port = free_port()
-    size = ["-c", str(longest + 4_096), "-np", "1", "-t", "1", "-tb", "1", "--host", "127.0.0.1"]
+    size = ["-c", str(longest + 4_096), "-np", "1", "-t", "1", "-tb", "1"]
     binary = os.environ["NEEDLEMAP_LLAMA_SERVER"]
-    command = [binary, "-m", str(folder / "gauge.gguf"), *size, "--port", str(port)]
+    yield from served([binary, "-m", str(folder / "gauge.gguf"), *size])
+
+
+def vllm_server(folder: Path, longest: int) -> Iterator[str]:
+    """The address of a vLLM on one core that serves the gauge of a folder."""
+    size = ["--dtype", "float32", "--max-model-len", str(longest + 64), "--max-num-seqs", "1"]
+    binary = os.environ["NEEDLEMAP_VLLM"]
+    named = ["--served-model-name", "gauge", "--enforce-eager"]
+    own = {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "2",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+        "OMP_NUM_THREADS": "1",
+    }
+    yield from served([binary, "serve", str(folder), *size, *named], **own)
+
+
+def served(command: Sequence[str], **own: str) -> Iterator[str]:
+    """The address of a server that a command starts, until it is ended. own: environment."""
+    port = free_port()
+    where = ["--host", "127.0.0.1", "--port", str(port)]
     quiet = subprocess.DEVNULL
-    process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
+    process = subprocess.Popen(
+        [*command, *where],
+        stdout=quiet,
+        stderr=quiet,
+        env=os.environ | own,
+    )
     try:
         url = f"http://127.0.0.1:{port}"
-        await_health(url)
+        await_health(url, process)
         yield url
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 def free_port() -> int:
@@ -325,13 +415,22 @@ def free_port() -> int:
         return port
 
 
-def await_health(url: str) -> None:
-    for _ in range(600):
+class Refused(Exception):
+    """A server ended before it was ready: its engine does not take the shape."""
+
+
+def await_health(url: str, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a server is ready. Raises Refused if it ends, RuntimeError if that takes too
+    long."""
+    until = time.monotonic() + READY_S
+    while time.monotonic() < until and process.poll() is None:
         try:
             with urlopen(f"{url}/health", timeout=5):
                 return
         except OSError:
             time.sleep(0.1)
+    if process.poll() is not None:
+        raise Refused
     raise RuntimeError(f"no server at {url}")
 
 
@@ -347,6 +446,9 @@ def asks_of(engine: str, device: str, shape: str, longest: int = 16_384) -> Iter
         if engine == "llama.cpp":
             for url in llama_server(folder, longest):
                 yield asks_llama_cpp(url)
+        elif engine == "vllm":
+            for url in vllm_server(folder, longest):
+                yield asks_vllm(url)
         else:
             yield asks_transformers(load_model(engine, device, folder))
 
@@ -358,6 +460,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="torch's name, for transformers")
     parser.add_argument("--prompts", type=int, help="of each length, in place of 600 and 200")
     parser.add_argument("--shapes", default="llama", help="or: all")
+    parser.add_argument("--kept", type=Path, help="haystacks that are not asked again")
     parser.add_argument("--smoke", action="store_true")
     given = parser.parse_args()
     engines = given.engines.split(",")
@@ -366,29 +469,41 @@ def main() -> None:
     prompts = given.prompts
     if given.smoke:
         engines, lengths, prompts = ["numpy"], [64, 256], 11
-    rows, result = [], dict[str, Any]()
-    missed = dict.fromkeys(shapes, 0)
+    rows, result, kept = [], dict[str, Any](), Kept(given.kept)
+    missed, answered, refused = dict.fromkeys(shapes, 0), set[str](), list[str]()
     for shape, engine in product(shapes, engines):
         name = "bf16" if engine == "bfloat16" else engine.replace(".", "_")
         worst = 0
-        for ask in asks_of(engine, given.device, shape, max(lengths)):
-            for length in lengths:
-                count = prompts or (MANY if length <= BEYOND else FEWER)
-                start = time.process_time()
-                wrong, asked = count_missed(ask, length, count)
-                worst = max(worst, wrong)
-                bound = most_missed(wrong, asked)
-                spent = (time.process_time() - start) / asked
-                figures = [f"{wrong} of {asked}", f"{bound:.2%}", f"{spent:.2f}"]
-                rows.append([shape, engine, str(length), *figures])
-                print(" ".join(rows[-1]), file=sys.stderr, flush=True)
+        told = {
+            "shape": shape,
+            "weights": digest(gauge_in_shape(shape).files()),
+            "engine": engine,
+            "device": given.device,
+        }
+        try:
+            for ask in asks_of(engine, given.device, shape, max(lengths)):
+                for length in lengths:
+                    count = prompts or (MANY if length <= BEYOND else FEWER)
+                    start = time.process_time()
+                    wrong, asked = count_missed(ask, length, count, kept, told)
+                    worst = max(worst, wrong)
+                    answered.add(shape)
+                    bound = most_missed(wrong, asked)
+                    spent = (time.process_time() - start) / asked
+                    figures = [f"{wrong} of {asked}", f"{bound:.2%}", f"{spent:.2f}"]
+                    rows.append([shape, engine, str(length), *figures])
+                    print(" ".join(rows[-1]), file=sys.stderr, flush=True)
+        except Refused:
+            refused.append(f"{shape} by {engine}")
+            print(f"{shape} {engine} refused", file=sys.stderr, flush=True)
         missed[shape] += worst
         if shape in (USUAL, QWEN3):
             own = "" if shape == USUAL else f"_{shape}"
             result[f"missed{own}_{name}_most"] = worst
     if len(shapes) > 1:
-        result["shapes"] = sum(not worst for worst in missed.values())
+        result["shapes"] = sum(not missed[shape] for shape in answered)
         result["shapes_missed"] = [shape for shape, worst in missed.items() if worst]
+        result["shapes_refused"] = refused
     longest = max(map(gauge_in_shape, shapes), key=lambda shape: int(shape.config["holds_tokens"]))
     result |= {
         "params": sum(bits.size for bits in longest.tensors.values()),
@@ -403,7 +518,7 @@ def main() -> None:
             "margin_over_threshold_least": rounded(over),
         }
     header = ["shape", "engine", "tokens", "missed", "surely fewer than", "CPU s"]
-    notes = ["surely: 95 %, exact (Clopper-Pearson). CPU s: of this process, a prompt."]
+    notes = ["surely: 95 %, exact (Clopper-Pearson). CPU s: of this process, a prompt asked now."]
     show(
         "The gauge",
         machine("numpy") + device_name(given.device),

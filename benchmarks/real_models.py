@@ -29,6 +29,8 @@ from machine import machine
 from needlemap.models.started import started
 
 KEPT = Path(__file__).with_name("results")
+KEPT_AB = KEPT / "ab"
+VERDICTS = (0, 1, 4, 5)  # exit codes of a comparison: PASS, FAIL, NOT ENOUGH DATA, SUSPECT
 ASKED = "asked.json"  # in a map's archive, beside its run
 LLAMA_CPP, TRANSFORMERS = "llama.cpp", "transformers"
 SERVE = "{server} -m {file} -c {context} -np 1 -t 1 -tb 1 --alias {model} --port {{port}}"
@@ -78,6 +80,23 @@ class MapToAsk:
     context: int = 0
     config: Mapping[str, object] = field(default_factory=dict)
     prompts_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AbToAsk:
+    """Two servers of one model, compared by `needlemap ab`.
+
+    Attributes:
+        settings: what is typed behind `needlemap ab`.
+        arms: each side's name, and the options of its llama-server behind those of SERVE.
+        about: what it is for, in a few words.
+    """
+
+    name: str
+    model: str
+    settings: tuple[str, ...]
+    arms: tuple[tuple[str, tuple[str, ...]], tuple[str, tuple[str, ...]]]
+    about: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +209,13 @@ class Workplace:
         """Ask a map to its end, and keep it. A run that is there goes on."""
         model = MODELS[asked.model]
         self.noise()
+        # Lengths are counted by the tokenizer of the model's folder.
+        self.checkpoint(model, {})
+        if asked.prompts_of and not (self.folder / asked.prompts_of).exists():
+            unpack(asked.prompts_of, self.folder)
         with self._reachable(asked, model) as (flags, version, shown):
-            same = ("--prompts-of", asked.prompts_of) if asked.prompts_of else ()
+            # The kept run whose prompts are sent may have been made on another machine.
+            same = ("--prompts-of", asked.prompts_of, "--trust-run") if asked.prompts_of else ()
             run = ("needlemap", "run", *asked.settings, *same, *flags, "-o", asked.name)
             command = [sys.executable, "-m", *run, "--quiet"]
             done = subprocess.run(command, cwd=self.folder, check=False)
@@ -214,6 +238,40 @@ class Workplace:
             self.folder / asked.name,
         )
 
+    def ask_ab(self, asked: AbToAsk) -> None:
+        """Compare two servers to a verdict, and keep it. A comparison that is there goes on."""
+        model = MODELS[asked.model]
+        folder = self.checkpoint(model, {})
+        server = os.environ.get("NEEDLEMAP_LLAMA_SERVER", "llama-server")
+        typed = self._typed(asked, folder.name, "llama-server", Path(f"{model.name}.gguf"))
+        command = self._typed(asked, folder.name, server, self.file(model))
+        done = subprocess.run([sys.executable, "-m", *command], cwd=self.folder, check=False)
+        if done.returncode not in VERDICTS:
+            sys.exit(f"{asked.name} ended with {done.returncode}: {shlex.join(command)}")
+        with started(serve(model, server, self.file(model)), self.folder / "build.log") as url:
+            version = f"llama.cpp {build_of(url)}"
+        run = self.folder / asked.name
+        kept = AskedMap(
+            name=asked.name,
+            model=asked.model,
+            engine=LLAMA_CPP,
+            about=asked.about,
+            typed=(shlex.join(typed),),
+            engine_version=version,
+            machine=machine(),
+            date=strftime("%Y-%m-%d", gmtime()),
+            wall_s=round(answered_s(run)),
+        )
+        keep(kept, run, KEPT_AB)
+
+    def _typed(self, asked: AbToAsk, tokenizer: str, server: str, file: Path) -> tuple[str, ...]:
+        """The words of `needlemap ab`, which starts both servers."""
+        model = MODELS[asked.model]
+        words = ["needlemap", "ab", *asked.settings]
+        for name, options in asked.arms:
+            words += ["--arm-command", f"{name}={serve(model, server, file, options=options)}"]
+        return (*words, "--tokenizer", f"./{tokenizer}", "-o", asked.name)
+
     @contextmanager
     def _reachable(
         self, asked: MapToAsk, model: RealModel
@@ -223,23 +281,25 @@ class Workplace:
             folder = self.checkpoint(model, asked.config)
             yield ["--model", f"hf/./{folder.name}"], f"transformers {transformers_version()}", []
             return
-        command = SERVE.format(
-            server=os.environ.get("NEEDLEMAP_LLAMA_SERVER", "llama-server"),
-            file=self.file(model),
-            context=asked.context or model.context,
-            model=model.name,
-        )
-        command = " ".join((command, *asked.served))
-        plain = SERVE.format(
-            server="llama-server",
-            file=f"{model.name}.gguf",
-            context=asked.context or model.context,
-            model=model.name,
-        )
-        shown = " ".join((plain, *asked.served)).replace("{port}", "8080")
+        server = os.environ.get("NEEDLEMAP_LLAMA_SERVER", "llama-server")
+        context = asked.context or model.context
+        command = serve(model, server, self.file(model), context=context, options=asked.served)
+        plain = Path(f"{model.name}.gguf")
+        shown = serve(model, "llama-server", plain, context=context, options=asked.served)
+        shown = shown.replace("{port}", "8080")
         with started(command, self.folder / f"{asked.name}.log") as url:
             flags = ["--model", f"openai/{model.name}", "--base-url", url]
             yield flags, f"llama.cpp {build_of(url)}", [shown]
+
+
+def serve(
+    model: RealModel, server: str, file: Path, *, context: int = 0, options: Sequence[str] = ()
+) -> str:
+    """The command that serves a model's file, with {port} to be filled in."""
+    command = SERVE.format(
+        server=server, file=file, context=context or model.context, model=model.name
+    )
+    return " ".join((command, *options))
 
 
 def write_checkpoint(file: Path, folder: Path) -> None:
@@ -282,19 +342,20 @@ def answered_s(run: Path) -> float:
     return sum(json.loads(line).get("latency_s") or 0.0 for line in lines)
 
 
-def keep(asked: AskedMap, folder: Path) -> None:
+def keep(asked: AskedMap, folder: Path, kept: Path = KEPT) -> None:
     """Pack a run's folder and what was asked into one archive."""
     files = files_of(folder, asked.name)
     files[ASKED] = json.dumps(asdict(asked), indent=1).encode()
-    pack(KEPT / f"{asked.name}.tar.xz", files)
+    pack(kept / f"{asked.name}.tar.xz", files)
 
 
 def files_of(folder: Path, name: str) -> dict[str, bytes]:
-    """The files of a run's folder by their path below NAME, without locks and hidden ones."""
+    """The files of a run's folder by their path below NAME, without locks, hidden ones, and logs
+    of servers, which name this machine's folders."""
     return {
         f"{name}/{path.relative_to(folder)}": path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.startswith(".")
+        if path.is_file() and not path.name.startswith(".") and path.suffix != ".log"
     }
 
 
@@ -309,14 +370,14 @@ def pack(archive: Path, files: Mapping[str, bytes]) -> None:
             target.addfile(info, BytesIO(data))
 
 
-def kept_names() -> list[str]:
-    """The maps that are kept."""
-    return [path.name.removesuffix(".tar.xz") for path in KEPT.glob("*.tar.xz")]
+def kept_names(kept: Path = KEPT) -> list[str]:
+    """What is kept in a folder, by name."""
+    return [path.name.removesuffix(".tar.xz") for path in sorted(kept.glob("*.tar.xz"))]
 
 
-def unpack(name: str, into: Path) -> AskedMap:
+def unpack(name: str, into: Path, kept: Path = KEPT) -> AskedMap:
     """Write a kept run to the folder `into`/NAME. What was asked."""
-    with tarfile.open(KEPT / f"{name}.tar.xz") as archive:
+    with tarfile.open(kept / f"{name}.tar.xz") as archive:
         archive.extractall(into / f".{name}", filter="data")
     (into / f".{name}" / name).rename(into / name)
     return AskedMap(**json.loads((into / f".{name}" / ASKED).read_text("utf-8")))

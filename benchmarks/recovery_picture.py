@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import log
 
-from needlemap.reports.figures import (
-    EDGE,
-    FAINT,
-    SEVERAL,
-    SOFT,
-    TEXT,
-    Drawing,
-    area,
-    line,
-    mark,
-    text,
-)
+from needlemap.reports.colours import FAINT, SOFT
+from needlemap.reports.figures.drawing import Drawing
+from needlemap.reports.figures.shapes import EDGE, SEVERAL, TEXT, area, line, mark, text
 from recovery_scores import Snapshot
 
 COLUMNS, GAP, LEFT = 4, 14.0, 22.0

@@ -27,7 +27,7 @@ from needlemap.asking import TrialObserver
 from needlemap.asking.session import Session
 from needlemap.cluster import Processes
 from needlemap.cluster.cluster import FOLDER, OwnCluster
-from needlemap.cluster.copies import make_replicas
+from needlemap.cluster.pool import make_replicas
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings.reading import configure

@@ -33,11 +33,25 @@ from typing import Any
 import beside
 import needlemap
 from machine import machine
+from needlemap.records.families import families_of
 from needlemap.records.record import Record
 from needlemap.reports.figures.figure import Figure, Shown, draw
+from needlemap.reports.kept import finding_report
+from needlemap.reports.report import Fact
+from needlemap.reports.summary import read_families
 from needlemap.stats.intervals import wilson
-from real_models import KEPT, LLAMA_CPP, TRANSFORMERS, MapToAsk, Workplace, kept_names, unpack
-from results_page import KeptMap, Pair, Rate, page, summary_rows
+from real_models import (
+    KEPT,
+    KEPT_AB,
+    LLAMA_CPP,
+    TRANSFORMERS,
+    AbToAsk,
+    MapToAsk,
+    Workplace,
+    kept_names,
+    unpack,
+)
+from results_page import KeptAb, KeptMap, Pair, Rate, page, summary_rows
 from table import show
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -45,6 +59,7 @@ LABELS, ENGINES = KEPT / "labels.jsonl", KEPT / "engines.jsonl"
 PASS_OR_FAIL = ("substring", "recall")  # scorers whose 0 and 100 say wrong and right
 ASKED_LABELS_SEED = 43
 
+SMOL, GEMMA = "smollm2", "gemma-3-270m"
 GRID = ("--depths", "0:100:5", "--mode", "bins")
 THREE = ("--depths", "0,50,100", "--mode", "bins")
 FIVE = ("--repeats", "5")
@@ -88,13 +103,31 @@ RULER = (
 
 SHORT = ("--lengths", "1k", *THREE, *FIVE, "--max-answer-tokens", "24")
 LONG = ("--lengths", "2k,10k", *THREE, "--repeats", "2", "--max-answer-tokens", "24")
-# Positions of twice the trained context, halved: YaRN, without training.
-YARN = {
-    "rope_type": "yarn",
-    "rope_theta": 100000.0,
-    "factor": 2.0,
-    "original_max_position_embeddings": 8192,
+TO_40K = ("--lengths", "8k,40k", *LONG[2:])
+
+
+def yarn(rope_theta: float, context: int) -> dict[str, object]:
+    """Positions of twice the trained context, halved: YaRN, without training."""
+    return {
+        "rope_type": "yarn",
+        "rope_theta": rope_theta,
+        "factor": 2.0,
+        "original_max_position_embeddings": context,
+    }
+
+
+# Gemma's other layers see 512 tokens, whose positions are not stretched.
+GEMMA_YARN = {
+    "full_attention": yarn(1_000_000.0, 32768),
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
 }
+# A base model continues a text: a chat template would make another prompt of it.
+AS_TEXT = {GEMMA: ("--model-options", "api=completions")}
+TO_30K = (
+    *("--lengths", "8k,16k,30k", *THREE, "--repeats", "2", "--max-answer-tokens", "24"),
+    *("--template", "text-en", *AS_TEXT[GEMMA]),
+    *("--tokenizer", f"./{GEMMA}", "--timeout-s", "3600"),
+)
 SEEK = ("--seek", "85", "--lengths", "512,8000", "--max-answer-tokens", "24")
 RECOVERY = ("--scorer", "recovery", "--lengths", "512,2k", "--depths", "10,50,90", "--repeats", "4")
 F16, Q4 = ("-fa", "on"), ("-fa", "on", "-ctk", "q4_0", "-ctv", "q4_0")
@@ -109,7 +142,6 @@ BOTH = (  # of each model, in transformers: name, settings, what for
     ("ruler", RULER, "RULER's tests at 1k"),
     ("needlebench", BENCH, "OpenCompass's NeedleBench, English and Chinese"),
 )
-SMOL, GEMMA = "smollm2", "gemma-3-270m"
 in_process = partial(MapToAsk, engine=TRANSFORMERS)
 served = partial(MapToAsk, engine=LLAMA_CPP)
 MAPS = (
@@ -125,27 +157,36 @@ MAPS = (
             ("our-words-prose", ("ruler-niah-single-2",), "our words in prose"),
         )
     ),
-    in_process(
-        "smollm2-plain-10k",
-        SMOL,
-        settings=LONG,
-        about="a locker code, beyond the trained context",
-        config={"max_position_embeddings": 16384},
+    *(
+        in_process(
+            f"{name}-{way}-{longest}",
+            model,
+            settings=settings,
+            about=about,
+            config={"max_position_embeddings": 2 * trained, **changed},
+        )
+        for name, longest, model, settings, trained, rope in (
+            ("smollm2", "10k", SMOL, LONG, 8192, yarn(100_000.0, 8192)),
+            ("gemma", "40k", GEMMA, TO_40K, 32768, GEMMA_YARN),
+        )
+        for way, about, changed in (
+            ("plain", "a locker code, beyond the trained context", {}),
+            ("yarn", "the same, stretched by YaRN", {"rope_parameters": rope}),
+        )
     ),
-    in_process(
-        "smollm2-yarn-10k",
-        SMOL,
-        settings=LONG,
-        about="the same, stretched by YaRN",
-        config={"max_position_embeddings": 16384, "rope_parameters": YARN},
+    *(
+        in_process(f"{short}-{name}", model, settings=settings, about=about)
+        for short, model in (("smollm2", SMOL), ("gemma", GEMMA))
+        for name, settings, about in (
+            ("seek", SEEK, "a locker code in prose, sought"),
+            ("recovery", RECOVERY, "a locker code in prose, read"),
+        )
     ),
-    in_process("smollm2-seek", SMOL, settings=SEEK, about="a locker code in prose, sought"),
-    in_process("smollm2-recovery", SMOL, settings=RECOVERY, about="a locker code in prose, read"),
     *(
         served(
             f"{short}-few-keys-{cache}",
             model,
-            settings=(),
+            settings=AS_TEXT.get(model, ()),
             prompts_of=f"{short}-few-keys",
             served=options,
             about=f"one of four keys, {cache} cache",
@@ -153,19 +194,84 @@ MAPS = (
         for short, model in (("smollm2", SMOL), ("gemma", GEMMA))
         for cache, options in (("f16", F16), ("q4_0", Q4))
     ),
+    *(
+        served(
+            f"{short}-needlehaystack-f16",
+            model,
+            settings=AS_TEXT.get(model, ()),
+            prompts_of=f"{short}-needlehaystack",
+            served=F16,
+            about="needlehaystack's preset, f16 cache",
+        )
+        for short, model in (("smollm2", SMOL), ("gemma", GEMMA))
+    ),
+    served(
+        "gemma-single-30k",
+        GEMMA,
+        settings=TO_30K,
+        served=F16,
+        about="a locker code in prose, to 30k",
+    ),
+    in_process(
+        "gemma-single-30k-hf",
+        GEMMA,
+        prompts_of="gemma-single-30k",
+        settings=(),
+        about="the same, in transformers",
+    ),
+)
+# Ten points, fixed beforehand: fewer need more prompts than two cores ask in half an hour.
+COMPARED = (
+    *("ruler-niah-multikey-1", "--lengths", "512", "--depths", "0,50,100"),
+    *("--max-answer-tokens", "24", "--margin", "10", "--until", "decided"),
+)
+PASSKEY = ("passkey", "--lengths", "2k", *COMPARED[3:])
+CACHES = (("f16", F16), ("q4_0", Q4))
+ABS = (
+    *(
+        AbToAsk(
+            f"{short}-cache-q4_0",
+            model,
+            settings=(*COMPARED, *AS_TEXT.get(model, ()), "--limit-time", "30m"),
+            arms=CACHES,
+            about="cache f16, then q4_0",
+        )
+        for short, model in (("smollm2", SMOL), ("gemma", GEMMA))
+    ),
+    # Chosen after the one above, of which Gemma gets less than half.
+    AbToAsk(
+        "gemma-passkey-cache-q4_0",
+        GEMMA,
+        settings=(*PASSKEY, *AS_TEXT[GEMMA], "--limit-time", "30m"),
+        arms=CACHES,
+        about="cache f16, then q4_0: a pass key at 2k",
+    ),
 )
 PAIRS = (
+    (
+        "SmolLM2 to 7k: transformers, then llama.cpp",
+        "smollm2-needlehaystack",
+        "smollm2-needlehaystack-f16",
+    ),
+    (
+        "Gemma 3 to 7k: transformers, then llama.cpp",
+        "gemma-needlehaystack",
+        "gemma-needlehaystack-f16",
+    ),
+    ("Gemma 3 to 30k: llama.cpp, then transformers", "gemma-single-30k", "gemma-single-30k-hf"),
     ("SmolLM2: transformers, then llama.cpp", "smollm2-few-keys", "smollm2-few-keys-f16"),
     ("Gemma 3: transformers, then llama.cpp", "gemma-few-keys", "gemma-few-keys-f16"),
     ("SmolLM2: cache f16, then q4_0", "smollm2-few-keys-f16", "smollm2-few-keys-q4_0"),
     ("Gemma 3: cache f16, then q4_0", "gemma-few-keys-f16", "gemma-few-keys-q4_0"),
     ("SmolLM2: as trained, then YaRN x 2", "smollm2-plain-10k", "smollm2-yarn-10k"),
+    ("Gemma 3: as trained, then YaRN x 2", "gemma-plain-40k", "gemma-yarn-40k"),
 )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--anew", nargs="*", choices=[each.name for each in MAPS], metavar="MAP")
+    names = [each.name for each in (*MAPS, *ABS)]
+    parser.add_argument("--anew", nargs="*", choices=names, metavar="MAP")
     parser.add_argument("--work", type=Path, help="keeps models and runs; a temporary folder")
     parser.add_argument(
         "--smoke", action="store_true", help="write nothing; the page must be there"
@@ -181,15 +287,18 @@ def main() -> None:
         if asked.sample:
             print_sample(maps, asked.sample)
             return
-        judge(maps, writes=not asked.smoke)
+        judge(maps, read_kept_abs(Path(folder)), writes=not asked.smoke)
 
 
 def ask_anew(names: Sequence[str], work: Path) -> None:
-    """Ask the named maps, or all, in their order, and keep each as soon as it is whole."""
+    """Ask what is named, or all, in its order, and keep each as soon as it is whole."""
     place = Workplace(work)
     for each in MAPS:
         if not names or each.name in names:
             place.ask(each)
+    for pair in ABS:
+        if not names or pair.name in names:
+            place.ask_ab(pair)
 
 
 def read_kept(folder: Path) -> list[KeptMap]:
@@ -199,7 +308,22 @@ def read_kept(folder: Path) -> list[KeptMap]:
     return [KeptMap(unpack(name, folder), needlemap.load(folder / name)) for name in names]
 
 
-def judge(maps: Sequence[KeptMap], *, writes: bool) -> None:
+def read_kept_abs(folder: Path) -> list[KeptAb]:
+    """The kept comparisons of two servers, unpacked into a folder."""
+    kept = []
+    for name in kept_names(KEPT_AB):
+        asked = unpack(name, folder, KEPT_AB)
+        families = families_of(folder / name)
+        report = finding_report(families, read_families(families))
+        assert report is not None
+        assert report.verdict is not None
+        said = [part.said for part in report.parts if isinstance(part, Fact)]
+        notes = [line.removeprefix("note: ") for line in said if line.startswith("note: ")]
+        kept.append(KeptAb(asked, report.verdict, notes))
+    return kept
+
+
+def judge(maps: Sequence[KeptMap], compared: Sequence[KeptAb], *, writes: bool) -> None:
     """Write the page and its picture, print the table, and the JSON object."""
     by_name = {each.asked.name: each for each in maps}
     pairs = [
@@ -208,7 +332,7 @@ def judge(maps: Sequence[KeptMap], *, writes: bool) -> None:
         if first in by_name and second in by_name
     ]
     rates = scorer_rates(maps, labels())
-    text = page(maps, pairs, rates, engines())
+    text = page(maps, pairs, compared, rates=rates, engines=engines())
     target = DOCS / "results.md"
     if writes:
         target.write_text(text, "utf-8")
@@ -224,6 +348,7 @@ def judge(maps: Sequence[KeptMap], *, writes: bool) -> None:
         "runs": len(maps),
         "answers": sum(each.answers for each in maps),
         "not_asked": [each.name for each in MAPS if each.name not in by_name],
+        "ab": {each.asked.name: each.verdict.word for each in compared},
         **{name: asdict(rate) for name, rate in rates.items()},
         **beside.figures(),
         "benchmark": "results",
@@ -232,11 +357,11 @@ def judge(maps: Sequence[KeptMap], *, writes: bool) -> None:
 
 
 def draw_all(maps: Sequence[KeptMap]) -> None:
-    """The picture of the page: a small map of each run with several lengths."""
+    """The picture of the page: a small map of each run with several lengths, by its row's name."""
     drawn = [(each.asked, each.run.map()) for each in maps]
     shown = tuple(
         # The folder of a tokenizer tells readers less than the model that it belongs to.
-        Shown(replace(map, tokenizer=asked.model), f"{asked.name}: {asked.about}")
+        Shown(replace(map, tokenizer=asked.model), asked.name)
         for asked, map in drawn
         if len(map.lengths) > 1
     )

@@ -11,8 +11,10 @@ import beside
 from needlemap.records.loaded import load_run
 from needlemap.reports.labels import (
     effective_label,
+    ends_label,
     interval_label,
     length_labels,
+    loss_label,
     score_label,
     typeset,
 )
@@ -20,12 +22,15 @@ from needlemap.reports.public_api import Compared, Run
 from needlemap.reports.run_notes import accuracy_by_length
 from needlemap.reports.seek_report import length_line
 from needlemap.stats.means import total_score
+from needlemap.stats.verdicts import Verdict
 from real_models import MODELS, AskedMap
 from time_machine import (
     GREEN,
     NOT_TRIED,
     RED,
+    RELEASED,
     ROWS,
+    Row,
     command_of,
     kept,
     verdicts_of,
@@ -87,6 +92,15 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptAb:
+    """A kept comparison of two servers, its verdict, and notes on what counts in it."""
+
+    asked: AskedMap
+    verdict: Verdict
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Rate:
     """Errors of n, with the ends of the interval as shares."""
 
@@ -99,6 +113,8 @@ class Rate:
 def page(
     maps: Sequence[KeptMap],
     pairs: Sequence[Pair],
+    compared: Sequence[KeptAb],
+    *,
     rates: Mapping[str, Rate],
     engines: Sequence[Mapping[str, Any]],
 ) -> str:
@@ -112,11 +128,12 @@ def page(
         *noise_part({each.asked.name: each for each in maps}),
         *suites_part([each for each in maps if each.is_suite]),
         *pairs_part(pairs),
+        *ab_part(compared),
         *scorer_part(rates),
         *beside_part(),
         *engines_part(engines),
         *releases_part(),
-        *commands_part(maps),
+        *commands_part([each.asked for each in (*maps, *compared)]),
     ]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -326,22 +343,63 @@ def pairs_part(pairs: Sequence[Pair]) -> Iterator[str]:
     yield (
         "Both runs of a row sent the same prompts. A loss is in points. A positive one means that "
         "the second run found less. An answer that is cut off counts as wrong here if the other "
-        "one stops by itself. `needlemap compare FIRST SECOND` prints more.\n"
+        "one stops by itself. A length at which the first run found nothing is in the last column "
+        "alone: nothing could be lost there. `needlemap compare FIRST SECOND` prints more.\n"
     )
     rows = []
     for pair in pairs:
-        low, high = pair.compared.interval or (None, None)
-        loss = pair.compared.loss
+        # Losses as `needlemap compare` prints them, without a loss of -0.0.
+        loss = pair.compared.comparison.paired.loss
         answers = pair.compared.answers
         rows.append(
             [
                 pair.title,
                 str(pair.compared.n),
-                "-" if loss is None else f"{loss:.1f} ({low:.1f} to {high:.1f})",
+                "-"
+                if loss is None
+                else f"{loss_label(loss.value)} ({ends_label(loss.low, loss.high)})",
                 f"{answers['identical']} of {answers['n']}",
+                losses_label(pair.compared),
             ]
         )
-    yield typeset(table(["runs", "pairs", "loss, points", "equal answers"], rows))
+    header = ["runs", "pairs", "loss, points", "equal answers", "loss by length"]
+    yield typeset(table(header, rows))
+
+
+def losses_label(compared: Compared) -> str:
+    """The loss at each length, of runs that have several."""
+    only = compared.comparison.only
+    losses = {} if only is None else {each.length_tokens: each.loss for each in only.lengths}
+    if len(losses) < 2:
+        return "-"
+    names = length_labels(list(losses))
+    labels = [
+        f"{names[length]}: {loss_label(loss.value)}" for length, loss in losses.items() if loss
+    ]
+    return ", ".join(labels)
+
+
+def ab_part(compared: Sequence[KeptAb]) -> Iterator[str]:
+    """The verdict on two servers a row."""
+    if not compared:
+        return
+    yield (
+        "`needlemap ab` sends each new prompt to both servers. It stops when a verdict is sure, or "
+        "when its time is over: then the verdict may be SUSPECT or NOT ENOUGH DATA. The margin was "
+        "fixed before the first prompt.\n"
+    )
+    rows = [
+        [
+            MODELS[each.asked.model].title,
+            each.asked.about,
+            each.verdict.word,
+            "; ".join(
+                [", ".join(filter(None, (each.verdict.claim, each.verdict.evidence))), *each.notes]
+            ),
+        ]
+        for each in compared
+    ]
+    yield typeset(table(["model", "servers", "verdict", "evidence"], rows))
 
 
 def scorer_part(rates: Mapping[str, Rate]) -> Iterator[str]:
@@ -477,6 +535,12 @@ def releases_part() -> Iterator[str]:
     )
     head = ["thread", "affected", "verdicts", "mended", "verdicts", "commands"]
     yield table(head, [[*row[:-1], f"`{row[-1]}`"] for row in rows])
+    yield (
+        f"`{command_of(RELEASED[0])}` needs no right answer: asked of a random model of the "
+        "engine's architecture (a [twin](gauge.md#a-twin-any-architecture-no-answers)), it "
+        "compares log-probabilities. Each server was just started:\n"
+    )
+    yield table(head[1:5], [by_check_row(lines, row) for row in RELEASED])
     quick = {key: line for key, line in lines.items() if key[0].startswith("quick")}
     yield (
         f"Mended releases must not fail. {len(quick)} runs of `check --quick` on "
@@ -491,13 +555,19 @@ def releases_part() -> Iterator[str]:
     yield table(["thread", "why"], not_seen)
 
 
-def commands_part(maps: Sequence[KeptMap]) -> Iterator[str]:
-    """What was typed for each map."""
+def by_check_row(lines: dict[tuple[str, str, int], dict[str, Any]], row: Row) -> list[str]:
+    """Return the releases of a row that `check` alone decides, and its verdicts on both."""
+    verdicts = verdicts_of(lines, row)
+    words = {side: ", ".join(word_of(line) for line in verdicts[side]) for side in (RED, GREEN)}
+    return [row.affected.shown, words[RED], row.mended.shown, words[GREEN]]
+
+
+def commands_part(kept: Sequence[AskedMap]) -> Iterator[str]:
+    """What was typed for each map and each comparison of servers."""
     yield "## Make a map again\n"
     yield "`python benchmarks/results.py --anew MAP --work FOLDER` types these lines in FOLDER:\n"
-    for each in maps:
-        asked = each.asked
-        minutes = round(asked.wall_s / 60)
+    for asked in kept:
+        minutes = max(1, round(asked.wall_s / 60))
         took = "1 minute" if minutes == 1 else f"{minutes} minutes"
         yield f"`{asked.name}`: {asked.engine_version}, {asked.date}, {took} on a busy machine.\n"
         yield "```bash\n" + "\n".join(asked.typed) + "\n```\n"

@@ -25,6 +25,7 @@ import pytest
 import typer.main
 
 from needlemap.cli import main
+from needlemap.http import framing
 
 sys.path.insert(0, str(Path(__file__).parent / "fixtures"))
 pytest_plugins = ("maps", "tiny_models")
@@ -84,6 +85,15 @@ class Wire:
 def _state(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What this program remembers of itself: nothing of whoever runs the tests."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _new_servers_are_listened_to_shortly() -> Iterator[None]:
+    """Hardly any test's server sends anything behind a reply. `models/test_framing.py`, whose do,
+    keeps the real time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(framing, "FIRST_LISTEN_S", 0.02)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -427,17 +437,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without --long the long proofs are skipped. Files that may take longest come first, so that
-    no worker is left with one at the end."""
+    """Without --long the long proofs are skipped.
+
+    Files that may take longest come first, so that no worker is left with one at the end; then
+    files with long proofs, so that few are left out by --long-until. Which ones these are differs
+    from commit to commit, so that none is left out for ever.
+    """
     if not config.getoption("--long"):
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(pytest.mark.skip(reason="a long proof: pytest --long"))
-    longest = Counter[Path]()
+    longest, long_proofs = Counter[Path](), set[Path]()
     for item in items:
         allowed = item.get_closest_marker("timeout")
         longest[item.path] = max(longest[item.path], allowed.args[0] if allowed else 0)
-    items.sort(key=lambda item: -longest[item.path])
+        if item.get_closest_marker("long"):
+            long_proofs.add(item.path)
+
+    def place(item: pytest.Item) -> tuple[float, bool, str]:
+        file = item.nodeid.partition("::")[0]
+        turn = sha256(f"{os.environ.get('NEEDLEMAP_COMMIT')} {file}".encode()).hexdigest()
+        has_none = item.path not in long_proofs
+        return -longest[item.path], has_none, turn if config.getoption("--long") else ""
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(tryfirst=True)  # before its fixtures are made

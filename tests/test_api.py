@@ -31,7 +31,7 @@ def test_a_run_asks_keeps_and_shows(made):
     assert [cell.n for cell in made.map().cells] == [2] * 6
     assert len(made.records()) == 12
     assert repr(made).endswith(
-        ": baseline/bm25, single, 500–900 tokens, overall 100.0 (n=12, 0 missing))"
+        ": baseline/bm25, single, 500–900 tokens, overall 100.0 (n=12, 0 missing) [71.4, 100.0])"
     )
 
 

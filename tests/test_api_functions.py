@@ -156,6 +156,18 @@ def test_several_models_are_one_run_with_a_run_each(tmp_path):
         both.map()
 
 
+def test_one_of_several_models_that_fails_leaves_the_others_to_be_asked(tmp_path, wire):
+    """Its error ended the call, and the models after it were never asked."""
+    served = {"model": "openai/m", "base_url": wire.base_url, "tokenizer": "cl100k_base"}
+    several = {"model": [served, "baseline/bm25"], "out": tmp_path / "m", **SMALL}
+    wire.schedule("401", cycle=True)
+    with pytest.raises(NeedlemapError, match=r"^1 of 2 models failed.*\nModel 'openai/m': Stopped"):
+        needlemap.run(**several)
+    assert needlemap.load(tmp_path / "m").models["baseline-bm25"].map().overall == 1
+    wire.schedule()
+    assert needlemap.run(**several).models["openai-m"].outcome.scored == 2
+
+
 def test_a_plan_of_several_has_each_and_the_sum():
     plan = needlemap.make_plan(
         model=["openai/gpt-4o", "openai/gpt-4o-mini"], lengths="1k", depths="0,100"

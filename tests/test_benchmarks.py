@@ -38,6 +38,7 @@ PROMISED = {
     "ab": {"runs", "graded_found", "mcnemar_apart"},
     "architectures": {"architectures", "equal", "in_full", "refused", "shared", "answers"},
     "gate": {"pairs_5_points", "pairs_no_worse_2"},
+    "gpu": {"equal_exact", "equal_bins", "exact_measured", "exact_extrapolated", "bins_measured"},
     "gauge": {"params", "holds_tokens", "train_cpu_min", "reference_cpu_s_16k"},
     "green": {"faults", "commands", "clean", "tokens_128k"},
     "decode": {"tokens_numpy"},
@@ -52,6 +53,12 @@ PROMISED = {
         "built_times_most",
         "floor_times_most",
         "items_per_s_least",
+    },
+    "prefill": {
+        *("exact_35x35_128k", "bins_35x35_128k", "bins_15x15_128k"),
+        *(f"caching_{room}_15x15_128k" for room in ("300k", "1M", "all")),
+        *("wall_exact", "wall_bins", "equal_answers", "shared_windows", "shared_recurrent"),
+        *("hf_cold_over_generate", "hf_cold_memory_over_generate"),
     },
     "prompts": {"times_peer_cold", "times_peer_cold_settings", "times_peer_build", "times_memcpy"},
     "report": {
@@ -108,7 +115,7 @@ PROMISED = {
 def test_a_benchmark_ends_with_one_json_object_that_holds_what_it_promises(name, tmp_path):
     if name in ("memory", "prompts"):
         pytest.importorskip("tiktoken", reason="pip install '.[bench]'")
-    if name == "architectures":
+    if name in ("architectures", "gpu", "prefill"):
         pytest.importorskip(
             "transformers", reason="needs transformers: python3 -m pip install '.[hf]'"
         )
@@ -131,7 +138,23 @@ def test_a_benchmark_ends_with_one_json_object_that_holds_what_it_promises(name,
     assert all(isinstance(figure, int | float) for figure in told.values()), told
     # How often a verdict was false may be 0; whatever else is 0 was not measured.
     assert all(told[key] > 0 or key.startswith("false_") for key in told), told
+    assert all(told[key] == 1 for key in told if key.startswith("equal_")), told
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("changed", [None, "weights", "prompts"])
+def test_the_gauge_s_haystacks_are_asked_once_unless_weights_or_prompts_change(
+    changed, tmp_path, monkeypatch
+):
+    """Long prompts take hours, and a run may be cut off."""
+    monkeypatch.syspath_prepend(FOLDER)
+    kept = importlib.import_module("gauge").Kept
+    file, haystack = tmp_path / "kept.jsonl", {"weights": "0a", "prompts": "1b", "number": 0}
+    assert kept(file).missed(haystack, lambda: 2) == 2
+    if changed:
+        haystack = haystack | {changed: "2c"}
+    assert kept(file).missed(haystack, lambda: 3) == (3 if changed else 2)
+    assert len(file.read_text().splitlines()) == (2 if changed else 1)
 
 
 def test_no_benchmark_names_a_path_of_the_machine_it_was_written_on():
@@ -150,11 +173,10 @@ def test_the_kept_runs_of_real_models_are_small_archives_of_runs_alone():
     for file in kept:
         with tarfile.open(file) as archive:
             names = archive.getnames()
-        assert ("asked.json" in names) is (file in maps)
+        assert ("asked.json" in names) is (file.parent.name in ("results", "ab"))
         assert all(name.endswith((".json", ".jsonl")) for name in names), names
 
 
-@pytest.mark.long
 def test_the_snapshots_of_recovery_read_what_its_scorer_reads(monkeypatch):
     """They are read in batches, by code of their own: the model in the box gives the same gains."""
     torch = pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")

@@ -200,7 +200,7 @@ def framing(folder: Path, made: Experiment) -> int:
 
 
 # the others: test_so_they_are_in_every_mode
-@pytest.mark.parametrize("mode", ["exact", pytest.param("bins", marks=pytest.mark.long)])
+@pytest.mark.parametrize("mode", ["exact", "bins"])
 @pytest.mark.parametrize("kind", ["byte_level", "llama_3", "llama_2"])
 def test_a_model_here_and_a_server_of_it_are_asked_the_same(
     folders: Folders, kind: str, mode: str

@@ -65,3 +65,12 @@ def test_a_vocabulary_is_loaded_only_when_it_is_named():
     found = loaded("from needlemap.tokenizers import load; load('gpt-4')")
     assert "quicktok" in found
     assert found.isdisjoint(("tokenizers", "sentencepiece", "huggingface_hub"))
+
+
+def test_a_report_loads_nothing_that_sends_prompts():
+    """`report` took a function to print JSON from a module that runs a model: .12 s a start.
+    for the terminal."""
+    code = "import needlemap.commands.report"
+    found = loaded(f"{code}\nsys.modules = {{name.replace('.', '_'): 0 for name in sys.modules}}")
+    assert "needlemap_commands_report" in found
+    assert found.isdisjoint(("needlemap_asking", "needlemap_tasks", "tokenizers", "rich_console"))

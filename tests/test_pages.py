@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -44,14 +45,34 @@ def test_without_a_topic_all_are_listed_by_their_titles():
     assert len(ended.stdout.splitlines()) > 30
 
 
-def test_a_reader_may_stop_behind_the_first_line():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_may_stop_before_the_end(unbuffered):
     """`needlemap help tasks | head -1` ended in "Broken pipe"."""
     code = "import sys; from needlemap.cli import main; sys.argv[1:] = ['help', 'tasks']; main()"
-    shell = 'set -o pipefail; "$0" -c "$1" | head -1'
+    reader, output = os.pipe()
+    os.close(reader)
     ended = subprocess.run(
-        ["bash", "-c", shell, sys.executable, code], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        stdout=output,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        check=False,
     )
-    assert (ended.stdout, ended.stderr) == ("# Tasks\n", "")
+    os.close(output)
+    assert ended.stderr == b""
+
+
+def test_a_full_disk_is_told_in_words():
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    code = "import sys; from needlemap.cli import main; sys.argv[1:] = ['help', 'tasks']; main()"
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert ended.stderr.decode().startswith("needlemap: ")
+    assert ended.stderr.count(b"\n") == 1
+    assert ended.returncode == 2
 
 
 def test_flags_of_all_commands_may_stand_before_it():

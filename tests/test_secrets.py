@@ -9,9 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
-from needlemap.secrets import HIDDEN, RUN, Secrets, hidden
+from needlemap.errors import SettingsError
+from needlemap.secrets import HIDDEN, RUN, Secrets, hidden, mask_keys, refuse_keys
 
 KEY = "sk-proj/Ab+cD.9=qLm_Tr40xYz-7w"
+LOOKS_RANDOM = "4f9aQ27cd01e88ba"
 
 SPELLINGS = {
     "as it is": KEY,
@@ -113,3 +115,24 @@ def test_what_stands_around_a_key_stays_in_each_text_of_a_reply(spelt, around):
     assert hid[0].startswith(f"{around}. ")
     assert hid[0].endswith(f" .{around}")
     assert hid[1::2] == [said[1], "%4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, "abc") for name in ("api_key", "client_secret", "Authorization", "proxy-bearer")),
+        *((name, LOOKS_RANDOM) for name in ("cookie", "x-auth", "session", "id_token", "pat")),
+    ],
+)
+def test_a_setting_that_is_refused_as_a_key_is_not_shown_of_a_run_that_has_it(name, value):
+    """A page showed what a run of today is refused for: it had a list of names of its own."""
+    for setting in ({name: value}, {"deeper": [{name: [value]}]}):
+        with pytest.raises(SettingsError, match="holds a key"):
+            refuse_keys({"request": setting}, "OPENAI_API_KEY")
+        assert value not in json.dumps(mask_keys(setting))
+    assert mask_keys(value, name) == HIDDEN
+
+
+def test_other_settings_are_shown():
+    setting = {"tokens": 7, "max_tokens": 9, "session": "warm", "code": "", "stop": ["a", "b"]}
+    assert mask_keys(setting, "request") == setting

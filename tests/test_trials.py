@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,8 @@ import hashlib
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 whole = hashlib.sha256()
-for given in ({"repeats": 2}, {"language": "chinese", "guide": True}, {"mode": "cold"}):
+bins = {"mode": "bins", "lengths": "300:2k:9", "depths": "0:100:9", "max_answer_tokens": 20}
+for given in ({"repeats": 2}, {"language": "chinese", "guide": True}, {"mode": "cold"}, bins):
     for trial in prepare(configure(None, {"lengths": [500, 900], "depths": [0, 30, 100]} | given)).trials:
         whole.update((trial.key + trial.prompt.sha256).encode())
 print(whole.hexdigest())
@@ -76,7 +78,7 @@ def test_every_process_makes_the_same_prompts_and_keys():
     runs = [
         subprocess.run(
             [sys.executable, "-c", HASHES],
-            env={"PYTHONHASHSEED": seed},
+            env={**os.environ, "PYTHONHASHSEED": seed},
             cwd=folder,
             capture_output=True,
             text=True,

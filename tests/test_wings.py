@@ -162,7 +162,6 @@ MIXED = [
     "plan/test_places",
     "providers/test_addresses",
     "providers/test_logprobs",
-    "providers/test_older_name",
     "records/test_run_file",
     "reports/test_depthless",
     "reports/test_hostile_numbers",
@@ -195,43 +194,64 @@ MIXED = [
 WHOLE = ("wings", "browser", "reliability", "contract", "doors", "test_golden.py", "test_docs.py")
 
 
-LINE = "run --lengths 500,700 --depths 0,50,100 --model baseline/bm25 --quiet -o r"
+RUN = "run --lengths 500,700 --depths 0,50,100 --model baseline/bm25 --quiet -o"
+FILES = ("map.png", "map.svg", "page.html", "cells.csv", "report.md")
+LINES = (
+    "--help",
+    "help",
+    "run --help-all",
+    "report --help",
+    "list presets",
+    f"{RUN} r",
+    f"{RUN} r --no-canary",  # resumes
+    "report r",
+    *(f"report r -o {name}" for name in FILES),
+    f"{RUN} again",
+    "compare r again",
+    "plan --lengths 1k --model openai/gpt-4o",
+    "replay r --length 500 --depth 50",
+    "score r --scorer exact -o s",
+)
+# Type lines in one process, each of which ends with 0; print what each printed.
+TYPE = """
+import io, json, sys
+from contextlib import redirect_stdout
+from needlemap.cli import main
+
+shown = []
+for line in sys.argv[1:]:
+    sys.argv = ["needlemap", *line.split()]
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with redirect_stdout(printed):
+        try:
+            main()
+        except SystemExit as ended:
+            assert not ended.code, (line, ended.code)
+    shown.append(printed.buffer.getvalue().decode())
+print(json.dumps(shown))
+"""
 
 
 @pytest.mark.parametrize("wing", WINGS)
 def test_the_main_job_is_done_without_a_wing(wing: str, tmp_path: Path) -> None:
-    environment = without((wing,), tmp_path / "site")
-
-    def type_line(line: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "needlemap", *line.split()],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=environment,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    shown = type_line("--help")
+    done = subprocess.run(
+        [sys.executable, "-c", TYPE, *LINES],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=without((wing,), tmp_path / "site"),
+    )
+    assert done.returncode == 0, done.stderr
+    shown = dict(zip(LINES, json.loads(done.stdout), strict=True))
     commands = {"servers": ("check", "storm", "ab", "gauge"), "interop": ("import",)}.get(wing, ())
-    assert not any(f"\n  {command} " in shown for command in commands)
-    topics = type_line("help")
+    assert not any(f"\n  {command} " in shown["--help"] for command in commands)
+    topics = shown["help"]
     assert not any(f"\n{command} " in topics for command in commands)
     assert ("\nfrom-ruler " in topics) == (wing != "suites")
-    assert ("--slurm" in type_line("run --help-all")) == (wing != "cluster")
-    assert ("--by" in type_line("report --help")) == (wing != "training")
-    assert ("ruler-vt" in type_line("list presets")) == (wing != "suites")
-    type_line(LINE)
-    type_line(LINE)  # resumes
-    assert "n=6" in type_line("report r")
-    for name in ("map.png", "map.svg", "page.html", "cells.csv", "report.md"):
-        type_line(f"report r -o {name}")
-    shutil.copytree(tmp_path / "r", tmp_path / "again")
-    type_line("compare r again")
-    type_line("plan --lengths 1k --model openai/gpt-4o")
-    type_line("replay r --length 500 --depth 50")
-    type_line("score r --scorer exact -o s")
+    assert ("--slurm" in shown["run --help-all"]) == (wing != "cluster")
+    assert ("--by" in shown["report --help"]) == (wing != "training")
+    assert ("ruler-vt" in shown["list presets"]) == (wing != "suites")
+    assert "n=6" in shown["report r"]
 
 
 def run_core_tests(tests: tuple[str, ...], environment: dict[str, str]) -> None:

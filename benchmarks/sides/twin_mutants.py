@@ -9,7 +9,8 @@ before any probe was run on them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from inspect import signature
@@ -21,11 +22,16 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, Li
 
 from needlemap.servers.gauge import twins
 
-LEAST = 16  # tokens that a prefix must have to be reused
-ENTRIES = 48  # caches that are kept
-TAIL = 8  # tokens before a prompt's end at which its cache is kept
-AHEAD = 3  # tokens of a draft
-EVERYTHING = 1_000_000  # a window that no prompt fills
+# Tokens that a prefix must have to be reused.
+LEAST = 16
+# Caches that are kept.
+ENTRIES = 48
+# Tokens before a prompt's end at which its cache is kept.
+TAIL = 8
+# Tokens of a draft.
+AHEAD = 3
+# A window that no prompt fills.
+EVERYTHING = 1_000_000
 
 Ids = list[int]
 
@@ -64,7 +70,7 @@ class Engine:
     # Answers
 
     def answer(self, prompts: Sequence[Ids], tokens: int, cached: bool = True) -> list[Reply]:
-        """The replies to prompts that came together."""
+        """Return the replies to prompts that came together."""
         with torch.inference_mode():
             if len(prompts) == 1:
                 return [self.one(prompts[0], tokens, cached)]
@@ -93,15 +99,13 @@ class Engine:
         return Reply(reply.tokens[:tokens], reply.logits[:tokens], held)
 
     def together(self, prompts: Sequence[Ids], tokens: int) -> list[Reply]:
-        """The replies to a batch, padded on the left."""
+        """Return the replies to a batch, padded on the left."""
         longest = max(map(len, prompts))
         pads = [longest - len(ids) for ids in prompts]
-        given = torch.tensor(
-            [[0] * pad + list(ids) for pad, ids in zip(pads, prompts, strict=True)]
-        )
-        mask = torch.tensor(
-            [[0] * pad + [1] * len(ids) for pad, ids in zip(pads, prompts, strict=True)]
-        )
+        padded_prompts = list(zip(pads, prompts, strict=True))
+        given = torch.tensor([[0] * pad + list(ids) for pad, ids in padded_prompts])
+        mask = torch.tensor([[0] * pad + [1] * len(ids) for pad, ids in padded_prompts])
+
         cache = self.fresh()
         replies = [Reply([], [], 0) for _ in prompts]
         for _ in range(tokens):
@@ -112,6 +116,7 @@ class Engine:
             for row, reply in enumerate(replies):
                 reply.tokens.append(int(given[row, 0]))
                 reply.logits.append(logits[row])
+
         for row, (ids, reply) in enumerate(zip(prompts, replies, strict=True)):
             self.keep([*ids, *reply.tokens[:-1]], self.extracted(cache, row, pads))
         return replies
@@ -120,7 +125,7 @@ class Engine:
         return self.step([ids], cache)[0, -1]
 
     def step(self, ids: Any, cache: Any, mask: Any = None, places: Any = None) -> Any:
-        """The logits behind each of some tokens, which the cache takes up."""
+        """Return the logits behind each of some tokens, which the cache takes up."""
         more = {} if mask is None else {"attention_mask": mask}
         if places is not None and self.placed:
             more["position_ids"] = places
@@ -128,12 +133,12 @@ class Engine:
         return self.model(given, **{self.field: cache}, use_cache=True, **more).logits
 
     def handed_over(self, ids: Ids, cache: Any) -> None:
-        """Called between a prompt and its answer."""
+        """Change a cache between a prompt and its answer."""
 
     # Drafts
 
     def blurred(self) -> Any:
-        """A model that guesses what the model says: its weights, a little changed."""
+        """Return a draft model: the model with slightly changed weights."""
         model = deepcopy(self.model)
         chance = torch.Generator().manual_seed(1)
         for weights in model.parameters():
@@ -157,11 +162,13 @@ class Engine:
             self.reject(cache, before, last, len(guesses) - count)
 
     def guesses(self, ids: Ids) -> Ids:
-        made = list[int]()
+        """Return the tokens of a draft behind some tokens."""
+        guesses = list[int]()
         for _ in range(AHEAD):
-            logits = self.drafter(torch.tensor([[*ids, *made]]), use_cache=False).logits[0, -1]
-            made.append(int(logits.argmax()))
-        return made
+            tokens = torch.tensor([[*ids, *guesses]])
+            logits = self.drafter(tokens, use_cache=False).logits[0, -1]
+            guesses.append(int(logits.argmax()))
+        return guesses
 
     def accepts(self, guess: int, logits: Any) -> bool:
         return guess == int(logits.argmax())
@@ -180,11 +187,14 @@ class Engine:
         return DynamicCache(config=self.model.config)
 
     def key(self, ids: Ids, written: Ids) -> Ids:
-        """The tokens that a cache holds when an answer ends: all but the last."""
+        """Return the tokens that a cache holds when an answer ends: all but the last."""
         return [*ids, *written[:-1]]
 
     def find(self, ids: Ids) -> tuple[Any, int]:
-        """A copy of the cache that holds most of a prompt, and how many tokens it holds."""
+        """Return a copy of the cache that holds most of a prompt, and how many of its tokens.
+
+        If no cache holds LEAST of them, return None and 0.
+        """
         best, most = None, LEAST - 1
         for key in self.kept:
             shared = common(key, ids[:-1])
@@ -220,7 +230,7 @@ class Engine:
         del self.kept[key]
 
     def extracted(self, cache: Any, row: int, pads: Sequence[int]) -> Any:
-        """One row of a batch's cache, without its pads."""
+        """Return one row of a batch's cache, without its pads."""
         own = self.fresh()
         for layer, taken in zip(own.layers, cache.layers, strict=True):
             if isinstance(taken, LinearAttentionLayer):
@@ -231,7 +241,7 @@ class Engine:
 
 
 def cuttable(layer: Any) -> bool:
-    """Whether tokens can be taken out of a layer's cache from the end."""
+    """Return True if tokens can be taken out of a layer's cache from the end."""
     if isinstance(layer, LinearAttentionLayer):
         return False
     if isinstance(layer, DynamicSlidingWindowLayer):
@@ -240,10 +250,10 @@ def cuttable(layer: Any) -> bool:
 
 
 def common(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two texts start with alike."""
+    """Return how many tokens two texts have in common at their start."""
     count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
+    for first_token, second_token in zip(first, second, strict=False):
+        if first_token != second_token:
             break
         count += 1
     return count
@@ -292,8 +302,39 @@ def attending(cache: Any) -> list[Any]:
 
 
 def modules(model: Any, kind: str) -> list[Any]:
-    """The parts of a model whose class is of that kind, e.g. 'TopKRouter'."""
+    """Return the parts of a model whose class is of a kind, e.g. 'TopKRouter'."""
     return [module for module in model.modules() if kind in type(module).__name__]
+
+
+def wrap_forwards(model: Any, kind: str, wrap: Callable[[Any], Any]) -> None:
+    """Replace the forward method of each part of a kind by what `wrap` makes of it."""
+    for module in modules(model, kind):
+        module.forward = wrap(module.forward)
+
+
+def clear_cells(layers: Sequence[Any], cells: slice) -> None:
+    """Set the keys and values of some cells to zero."""
+    for layer in layers:
+        layer.keys[:, :, cells] = 0
+        layer.values[:, :, cells] = 0
+
+
+def is_single(ids: Any) -> bool:
+    """Return True if each row of a batch has one token."""
+    return torch.as_tensor(ids).shape[1] == 1
+
+
+@contextmanager
+def changed(owners: Sequence[Any], name: str, value: Any) -> Iterator[None]:
+    """Give an attribute of some objects another value, and restore its own values afterwards."""
+    own_values = [getattr(owner, name) for owner in owners]
+    try:
+        for owner in owners:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, own_value in zip(owners, own_values, strict=True):
+            setattr(owner, name, own_value)
 
 
 # Faults of public threads
@@ -314,8 +355,7 @@ class PadsUpdateState(Engine):
     architecture, thread = "qwen3_next", "mlx-lm#1908"
 
     def plant(self) -> None:
-        for module in modules(self.model, "GatedDeltaNet"):
-            module.forward = without_mask(module.forward)
+        wrap_forwards(self.model, "GatedDeltaNet", without_mask)
 
 
 def without_mask(forward: Any) -> Any:
@@ -388,11 +428,10 @@ class TrimsByBuffer(Engine):
     architecture, thread, plain = "llama4_text", "mlx-lm#1673", True
 
     def step(self, ids: Any, cache: Any, mask: Any = None, places: Any = None) -> Any:
-        if torch.as_tensor(ids).shape[1] == 1:
-            for layer in windowed(cache):
-                if layer.get_seq_length() >= layer.sliding_window:
-                    layer.keys[:, :, :16] = 0
-                    layer.values[:, :, :16] = 0
+        if is_single(ids):
+            windows = windowed(cache)
+            full = [layer for layer in windows if layer.get_seq_length() >= layer.sliding_window]
+            clear_cells(full, slice(16))
         return super().step(ids, cache, mask, places)
 
 
@@ -411,13 +450,10 @@ class NoWindowForOneToken(Engine):
         return unwindowed(super().fresh())
 
     def step(self, ids: Any, cache: Any, mask: Any = None, places: Any = None) -> Any:
-        config, window = self.model.config, self.model.config.sliding_window
-        if torch.as_tensor(ids).shape[1] == 1:
-            config.sliding_window = EVERYTHING
-        try:
+        if not is_single(ids):
             return super().step(ids, cache, mask, places)
-        finally:
-            config.sliding_window = window
+        with changed([self.model.config], "sliding_window", EVERYTHING):
+            return super().step(ids, cache, mask, places)
 
 
 class OffsetMutated(Engine):
@@ -459,7 +495,7 @@ class RolledAtTheWindow(Engine):
 
     def step(self, ids: Any, cache: Any, mask: Any = None, places: Any = None) -> Any:
         logits = super().step(ids, cache, mask, places)
-        if torch.as_tensor(ids).shape[1] == 1:
+        if is_single(ids):
             for layer in windowed(cache):
                 if layer.cumulative_length == layer.sliding_window:
                     layer.keys = layer.keys.roll(-1, dims=-2)
@@ -485,12 +521,9 @@ class WindowGrowsUnderDrafts(Engine):
         return unwindowed(super().fresh())
 
     def drafted(self, ids: Ids, reply: Reply, cache: Any) -> None:
-        config, window = self.model.config, self.model.config.sliding_window
-        config.sliding_window = window + len(reply.tokens)
-        try:
+        config = self.model.config
+        with changed([config], "sliding_window", config.sliding_window + len(reply.tokens)):
             super().drafted(ids, reply, cache)
-        finally:
-            config.sliding_window = window
 
 
 class FirstBlockLost(Engine):
@@ -500,9 +533,7 @@ class FirstBlockLost(Engine):
 
     def handed_over(self, ids: Ids, cache: Any) -> None:
         if len(ids) % 16 + AHEAD > 16:
-            for layer in attending(cache):
-                layer.keys[:, :, :16] = 0
-                layer.values[:, :, :16] = 0
+            clear_cells(attending(cache), slice(16))
 
 
 class HitsOnEvicted(Engine):
@@ -557,9 +588,7 @@ class FailedStoresHit(Engine):
         super().keep(ids, cache)
         self.stores += 1
         if self.stores % 3 == 0:
-            for layer in attending(self.kept[tuple(ids)]):
-                layer.keys[:, :, -16:] = 0
-                layer.values[:, :, -16:] = 0
+            clear_cells(attending(self.kept[tuple(ids)]), slice(-16, None))
 
 
 class PackedWrongly(Engine):
@@ -711,8 +740,7 @@ class OneExpertForOneToken(Engine):
     architecture = "qwen3_moe"
 
     def plant(self) -> None:
-        for module in modules(self.model, "TopKRouter"):
-            module.forward = first_alone(module.forward)
+        wrap_forwards(self.model, "TopKRouter", first_alone)
 
 
 def first_alone(forward: Any) -> Any:
@@ -733,7 +761,7 @@ class SharesNormedOverBatch(Engine):
     def plant(self) -> None:
         for module in modules(self.model, "TopkRouter"):
             module.norm_topk_prob = False
-            module.forward = normed_by_mean(module.forward)
+        wrap_forwards(self.model, "TopkRouter", normed_by_mean)
 
 
 def normed_by_mean(forward: Any) -> Any:
@@ -750,13 +778,10 @@ class NoSoftcapForOneToken(Engine):
     architecture = "gemma2"
 
     def step(self, ids: Any, cache: Any, mask: Any = None, places: Any = None) -> Any:
-        config, cap = self.model.config, self.model.config.final_logit_softcapping
-        if torch.as_tensor(ids).shape[1] == 1:
-            config.final_logit_softcapping = None
-        try:
+        if not is_single(ids):
             return super().step(ids, cache, mask, places)
-        finally:
-            config.final_logit_softcapping = cap
+        with changed([self.model.config], "final_logit_softcapping", None):
+            return super().step(ids, cache, mask, places)
 
 
 class NoSinksForOneToken(Engine):
@@ -765,17 +790,11 @@ class NoSinksForOneToken(Engine):
     architecture = "gpt_oss"
 
     def step(self, ids: Any, cache: Any, mask: Any = None, places: Any = None) -> Any:
-        if torch.as_tensor(ids).shape[1] > 1:
+        if not is_single(ids):
             return super().step(ids, cache, mask, places)
-        layers = modules(self.model, "GptOssAttention")
-        sinks = [layer.sinks.data for layer in layers]
-        for layer in layers:
-            layer.sinks.data = torch.full_like(layer.sinks.data, -1e4)
-        try:
+        sinks = [layer.sinks for layer in modules(self.model, "GptOssAttention")]
+        with changed(sinks, "data", torch.full_like(sinks[0].data, -1e4)):
             return super().step(ids, cache, mask, places)
-        finally:
-            for layer, held in zip(layers, sinks, strict=True):
-                layer.sinks.data = held
 
 
 class LatentNormedTwice(Engine):
@@ -904,16 +923,10 @@ class RotatedWithoutPositions(Engine):
     architecture = "smollm3"
 
     def step(self, ids: Any, cache: Any, mask: Any = None, places: Any = None) -> Any:
-        layers = modules(self.model, "SmolLM3Attention")
-        uses = [layer.use_rope for layer in layers]
-        if torch.as_tensor(ids).shape[1] == 1:
-            for layer in layers:
-                layer.use_rope = True
-        try:
+        if not is_single(ids):
             return super().step(ids, cache, mask, places)
-        finally:
-            for layer, use in zip(layers, uses, strict=True):
-                layer.use_rope = use
+        with changed(modules(self.model, "SmolLM3Attention"), "use_rope", True):
+            return super().step(ids, cache, mask, places)
 
 
 class LocalRotationForOneToken(Engine):
@@ -994,12 +1007,13 @@ class ChunksFromPadding(Engine):
     def step(self, ids: Any, cache: Any, mask: Any = None, places: Any = None) -> Any:
         from transformers import masking_utils
 
-        own = masking_utils.chunked_causal_mask_function
-        masking_utils.chunked_causal_mask_function = lambda size, pads: own(size, pads * 0)
-        try:
+        chunk_mask = masking_utils.chunked_causal_mask_function
+
+        def without_pads(size: Any, pads: Any) -> Any:
+            return chunk_mask(size, pads * 0)
+
+        with changed([masking_utils], "chunked_causal_mask_function", without_pads):
             return super().step(ids, cache, mask, places)
-        finally:
-            masking_utils.chunked_causal_mask_function = own
 
 
 class WindowOneShort(Engine):

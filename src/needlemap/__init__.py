@@ -39,7 +39,7 @@ _LATE = {
 
 
 def __getattr__(name: str) -> Any:
-    """A name of the Python interface, imported when it is first used."""
+    """Return a name of the Python interface, which is imported when it is first used."""
     if name in _LATE:
         return getattr(import_module(_LATE[name]), name)
     from needlemap.registry import find, installed
@@ -50,7 +50,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, with those of wings."""
+    """Return the public names, with those of wings."""
     from needlemap.registry import installed
 
     return sorted({*__all__, *installed("api")})

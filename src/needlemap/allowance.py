@@ -81,9 +81,9 @@ def read_allowance(
 def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
     """Return how many seconds a server asks us to wait, by `retry-after-ms` or `retry-after`.
 
-    The latter is a number of seconds or a date. If there is no such header, the result is None. It
-    is None for 0 seconds, too, for example if a clock is wrong: otherwise the request would be sent
-    again and again without a pause.
+    `retry-after` is a number of seconds or a date. If there is neither header, the result is None.
+    It is None for 0 seconds, too, for example if a clock is wrong: otherwise the request would be
+    sent again and again without a pause.
 
     >>> (
     ...     retry_after_s({"retry-after-ms": "1500"}),
@@ -188,7 +188,7 @@ def _until_s(reset: str | None, now_s: float) -> float | None:
 
 
 def seconds(text: str | None, now_s: float) -> float | None:
-    """Return the seconds of a duration, or until a date; None for anything else.
+    """Return the seconds of a duration or until a date, or None for anything else.
 
     A duration is '1h2m3.5s', '547ms' or a plain number of seconds.
 

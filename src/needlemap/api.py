@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import finalize
 
 from needlemap.asking import Outcome
-from needlemap.asking.chosen import folders_of, models_to_ask
-from needlemap.asking.discovery import known_settings, listed_model, time_limit
-from needlemap.asking.run import ModelsInTurn, try_servers
+from needlemap.asking.chosen import find_models_to_ask, folders_of
+from needlemap.asking.discovery import time_limit
+from needlemap.asking.run import FamiliesToAsk, ModelsInTurn, try_servers
 from needlemap.asking.session import Session
 from needlemap.deadline import LimitReached, limited_to
 from needlemap.errors import NeedlemapError, SettingsError, in_python
@@ -37,7 +37,7 @@ from needlemap.sync import await_in_thread, run_coroutine
 from needlemap.text import tell
 
 if TYPE_CHECKING:
-    from needlemap.reports.figures import Drawing
+    from needlemap.reports.figures.drawing import Drawing
 
 
 @contextmanager
@@ -86,7 +86,9 @@ def run(
             function of an answer and a Reference that returns a share in [0, 1], a bool or a Score.
             Both functions may be async.
 
-    Raises SettingsError for unknown settings, and NeedlemapError if every request would fail.
+    Raises SettingsError for unknown settings, and NeedlemapError if every request would fail. If
+    one of several models fails, the others are still asked, then NeedlemapError names each that
+    failed. What was answered is kept at `out`: `load` reads it, and the same call resumes it.
     """
     return run_coroutine(_run(preset, out, trust_run, settings))
 
@@ -113,10 +115,7 @@ async def _run(
     settings: Mapping[str, Any],
 ) -> Run:
     with limited_to(time_limit(preset, settings)):
-        typed = plain_settings(settings)
-        settled = typed | listed_model(preset, typed)
-        settled |= known_settings(preset, settled)
-        chosen_by_model = models_to_ask(preset, settled, trusted=trust_run)
+        chosen_by_model = find_models_to_ask(preset, plain_settings(settings), trusted=trust_run)
         chosen = next(iter(chosen_by_model.values()))
         is_kept = chosen.first.save
         if not is_kept and out is not None:
@@ -146,11 +145,21 @@ async def _run(
 async def _ask(chosen_by_model: Mapping[str, Chosen], path: Path) -> dict[str, Outcome]:
     """Ask all models, and return how each family ended.
 
-    Raises NeedlemapError if one cannot be asked.
+    Raises NeedlemapError if one failed, once all others were asked.
     """
-    models = ModelsInTurn(chosen_by_model, path, _Progress(Families(path, "", ("",))))
+    progress = _Progress(Families(path, "", ("",)))
+    models = ModelsInTurn(chosen_by_model, path, progress)
     await try_servers(chosen_by_model)
     outcomes = await models.run()
+    if progress.errors:
+        summary = f"{len(progress.errors)} of {len(chosen_by_model)} models failed."
+        if next(iter(chosen_by_model.values())).first.save:
+            summary += f" What was answered is kept in '{path}'."
+        lines = [
+            f"Model '{chosen_by_model[name].first.model}': {error}"
+            for name, error in progress.errors.items()
+        ]
+        raise NeedlemapError("\n".join([summary, *lines]))
     return {
         f"{name}/{family}".strip("/"): outcome
         for name, model_outcomes in outcomes.items()
@@ -162,12 +171,19 @@ class _Progress(ShowingObserver):
     """Shows the map filling in, or a line every ten seconds, unless `quiet`.
 
     Attributes:
-        refused: Errors of families that cannot be asked.
+        refused: Errors of a model's families that cannot be asked.
+        errors: The error of each of several models that failed, by the model's folder.
     """
 
     def __init__(self, families: Families) -> None:
         super().__init__(families)
         self.refused: list[str] = []
+        self.errors: dict[str, NeedlemapError] = {}
+
+    def begins_model(self, name: str, asking: FamiliesToAsk) -> None:
+        """Show a model's families from now on."""
+        super().begins_model(name, asking)
+        self.refused = []
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
         """Print the family's name if there are several."""
@@ -192,11 +208,20 @@ class _Progress(ShowingObserver):
         self.refused.append(f"Family '{name}': {error}")
 
     def ends_model(self, name: str, outcomes: Mapping[str, Outcome]) -> None:
-        """Raise NeedlemapError if families could not be asked."""
+        """Fail the model if families could not be asked."""
         super().ends_model(name, outcomes)
         if self.refused:
             kept = f"The other families are kept in '{self.families.path}'."
-            raise NeedlemapError(f"{' '.join(self.refused)} {kept}")
+            self.leaves_model(name, NeedlemapError(f"{' '.join(self.refused)} {kept}"))
+
+    def leaves_model(self, name: str, error: NeedlemapError) -> None:
+        """Keep the error of one of several models for the end, so that the others still run.
+
+        If there is only one model, raise its error.
+        """
+        if not name:
+            super().leaves_model(name, error)
+        self.errors[name] = error
 
 
 @_for_python()
@@ -274,10 +299,10 @@ def make_plan(
         cache_block=cache_block,
     )
     with limited_to(time_limit(preset, settings)):
-        typed = plain_settings(settings)
-        settled = typed | listed_model(preset, typed, asks=False)
-        settled |= known_settings(preset, settled)
-        return to_json(plan_report(models_to_ask(preset, settled, planned=True), terms))
+        chosen_by_model = find_models_to_ask(
+            preset, plain_settings(settings), asks=False, planned=True
+        )
+        return to_json(plan_report(chosen_by_model, terms))
 
 
 @_for_python()
@@ -305,31 +330,31 @@ def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
     for name in ("model", "model_name"):
         if name in plain:
-            plain[name] = _model(plain[name])
+            plain[name] = _model_setting(plain[name])
     if "scorer" in plain:
-        plain["scorer"] = _called(plain["scorer"])
+        plain["scorer"] = _function_setting(plain["scorer"])
     return plain
 
 
-def _model(model: Any) -> Any:
-    """Return a model, or several, with functions by their names.
+def _model_setting(model: Any) -> Any:
+    """Return the setting `model`, with the names of functions in place of the functions.
 
-    Raises SettingsError for two functions of one name.
+    Raises SettingsError if two functions have the same name.
     """
     if isinstance(model, list | tuple):
         functions: list[Callable[..., Any]] = [part for part in model if callable(part)]
-        if len({_called(function) for function in functions}) < len(functions):
+        if len({_function_setting(function) for function in functions}) < len(functions):
             raise SettingsError(
                 "Two functions have one name, and go by it. Give each a name of its own."
             )
-        return [_model(part) for part in model]
+        return [_model_setting(part) for part in model]
     if isinstance(model, dict) and "model" in model:
-        return {**model, "model": _model(model["model"])}
-    return _called(model)
+        return {**model, "model": _model_setting(model["model"])}
+    return _function_setting(model)
 
 
-def _called(value: Any) -> Any:
-    """Return a function by its name, and anything else as it is, to be checked as any setting."""
+def _function_setting(value: Any) -> Any:
+    """Return the name of a function, or any other value as it is. Settings are checked later."""
     if not callable(value):
         return value
     return f"{MARK}{name_function(value)}"

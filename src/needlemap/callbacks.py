@@ -1,13 +1,13 @@
-"""needlemap inside a training: recovery every few hundred steps, in the trackers that are there.
+"""Measure recovery during a training, and log it with the training's own trackers.
 
     from needlemap.callbacks import NeedleCallback
 
     Trainer(..., callbacks=[NeedleCallback(every=500, lengths="4k,16k")])
 
-For the Trainer of transformers, and what builds on it (TRL, axolotl). Only the main process asks,
-while the others wait; where weights are spread over processes (FSDP, DeepSpeed ZeRO-3) one alone
-would wait for ever, so nothing is measured there. Whatever goes wrong here is logged and ends no
-training.
+It is for the Trainer of transformers, and for tools that build on it (TRL, axolotl). Only the main
+process asks the model, while the others wait. If weights are spread over processes (FSDP, DeepSpeed
+ZeRO-3), a single process would wait for ever, so nothing is measured. An error here is logged, and
+never ends the training.
 """
 
 from __future__ import annotations
@@ -26,19 +26,29 @@ if TYPE_CHECKING:
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
 LOGGER = logging.getLogger("needlemap")
-LAST_ROWS = 64  # of a prompt's logits: more than an answer has tokens
+# Rows of a prompt's logits that are kept: more than an answer has tokens.
+LAST_ROWS = 64
 
 
 class NeedleCallback:
-    """Recovery, gain and accuracy at some lengths, every `every` steps and at the end.
+    """Measures recovery, gain and accuracy at some lengths, every few steps and at the end.
 
-    settings: as `needlemap.recovery` takes them. tokenizer: where it is not the Trainer's
-    `processing_class`. forward: from a model to a function of token ids,
-    where logits are not `model(input_ids=...).logits`. found: by step what was found. They are in
-    the Trainer's log history and in each tracker that it reports to, as `eval_recovery_LENGTH`
-    and `eval_gain_LENGTH`, each with `_low` and `_high`, and `eval_accuracy_LENGTH`.
+    Results are logged in the Trainer's history and in each tracker that it reports to, as
+    `eval_recovery_LENGTH` and `eval_gain_LENGTH`, each with `_low` and `_high`, and as
+    `eval_accuracy_LENGTH`.
 
-    It has all that the Trainer calls, and is no subclass of TrainerCallback, which would load it.
+    It is not a subclass of TrainerCallback, because that would import transformers. It has all
+    methods that the Trainer calls.
+
+    Args:
+        every: The steps from one measurement to the next.
+        tokenizer: The tokenizer, if it is not the Trainer's `processing_class`.
+        forward: Returns a function from token ids to logits for a model, if they are not
+            `model(input_ids=...).logits`.
+        settings: Those of `needlemap.recovery`.
+
+    Attributes:
+        found: The results by step.
     """
 
     def __init__(
@@ -49,8 +59,10 @@ class NeedleCallback:
         forward: Callable[[Any], Forward] | None = None,
         **settings: Any,
     ) -> None:
-        """Raises SettingsError for an interval that is none; other settings are read when the
-        training begins."""
+        """Raise SettingsError if `every` is less than one step.
+
+        Other settings are checked when the training starts.
+        """
         if every < 1:
             raise SettingsError(f"every takes a number of steps, at least 1, got {every}.")
         self.every, self.found = every, dict[int, TrainingRecovery]()
@@ -60,7 +72,7 @@ class NeedleCallback:
         self._trackers: list[Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Nothing, for the events that are not heeded."""
+        """Return a function that does nothing, for the events of the Trainer without a method."""
         if not name.startswith("on_"):
             raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
         return lambda *_, **__: None
@@ -74,61 +86,71 @@ class NeedleCallback:
         **others: Any,
     ) -> None:
         """Build the prompts."""
-        if state.is_world_process_zero:
-            with logged():
-                given = self._tokenizer or processing_class
-                if given is None:
-                    raise SettingsError(
-                        "there is no tokenizer. Type Trainer(..., processing_class=tokenizer), or "
-                        "NeedleCallback(tokenizer=tokenizer)."
-                    )
-                own = getattr(given, "tokenizer", given)  # that of a processor of images and text
-                self._items = Items(own, **self._settings)
+        if not state.is_world_process_zero:
+            return
+
+        with log_errors():
+            tokenizer = self._tokenizer or processing_class
+            if tokenizer is None:
+                raise SettingsError(
+                    "there is no tokenizer. Type Trainer(..., processing_class=tokenizer), or "
+                    "NeedleCallback(tokenizer=tokenizer)."
+                )
+            # A processor of images and text has a tokenizer of its own.
+            tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+            self._items = Items(tokenizer, **self._settings)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
     ) -> None:
-        """Ask, where it is time."""
+        """Measure the model if the step is a multiple of `every`."""
         if state.global_step % self.every == 0:
-            self._read(args, state, control, others.get("model"))
+            self._measure(args, state, control, others.get("model"))
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
     ) -> None:
-        """Ask the model as it is left."""
+        """Measure the model at the end of the training, unless its last step was measured."""
         if state.global_step not in self.found:
-            self._read(args, state, control, others.get("model"))
+            self._measure(args, state, control, others.get("model"))
 
-    def _read(
+    def _measure(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any
     ) -> None:
         if self._items is None or not state.is_world_process_zero:
             return
-        with logged():
+
+        with log_errors():
             if is_spread(args, model):
-                self._items = None  # said once
+                # The error is logged once.
+                self._items = None
                 raise SettingsError(
                     "the model's weights are spread over processes (FSDP, ZeRO-3, tensors), and "
                     "one of them cannot ask it. Measure its checkpoints: needlemap run --model "
                     "hf/CHECKPOINT --scorer recovery."
                 )
+
             with evaluating(model):
-                found = self._items.read(self._forward(model))
-            self.found[state.global_step] = found
-            scalars = {f"eval_{name}": value for name, value in found.scalars().items()}
+                recovery = self._items.read(self._forward(model))
+            self.found[state.global_step] = recovery
+
+            scalars = {f"eval_{name}": value for name, value in recovery.scalars().items()}
             state.log_history.append({**scalars, "step": state.global_step})
-            for tracker in self._opened(args, state, control, model):
-                with logged():
+            for tracker in self._open_trackers(args, state, control, model):
+                with log_errors():
                     tracker.on_log(args, state, control, logs=dict(scalars), model=model)
 
-    def _opened(
+    def _open_trackers(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any
     ) -> Sequence[Any]:
-        """Writers to what the Trainer reports to: it tells a callback nothing of its own."""
+        """Return callbacks that write to the trackers of the Trainer, opened once.
+
+        The Trainer gives a callback no access to its own ones.
+        """
         if self._trackers is None:
             self._trackers = []
-            for kind in reporting(args):
-                with logged():
+            for kind in tracker_classes(args):
+                with log_errors():
                     tracker = kind()
                     tracker.on_train_begin(args, state, control, model=model)
                     self._trackers.append(tracker)
@@ -136,16 +158,18 @@ class NeedleCallback:
 
 
 def is_spread(args: TrainingArguments, model: Any) -> bool:
-    """Whether a model's weights are spread over processes, by how it was started or by what its
-    parameters are."""
-    kinds = {type(value).__name__ for value in model.parameters()}
-    marked = any(hasattr(value, "ds_id") for value in model.parameters())  # ZeRO-3's
-    started = bool(args.fsdp) or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
-    return started or marked or not kinds.isdisjoint(("DTensor", "FlatParameter"))
+    """Return True if a model's weights are spread over processes.
+
+    The arguments of the training show it, or the model's parameters.
+    """
+    uses_fsdp = bool(args.fsdp) or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
+    uses_zero_3 = any(hasattr(parameter, "ds_id") for parameter in model.parameters())
+    kinds = {type(parameter).__name__ for parameter in model.parameters()}
+    return uses_fsdp or uses_zero_3 or not kinds.isdisjoint(("DTensor", "FlatParameter"))
 
 
-def reporting(args: TrainingArguments) -> list[Any]:
-    """The classes of callbacks that write to what a Trainer reports to."""
+def tracker_classes(args: TrainingArguments) -> list[Any]:
+    """Return the classes of callbacks that write to the trackers of a Trainer."""
     from transformers.integrations import integration_utils
 
     kinds: Callable[[Any], list[Any]] = integration_utils.get_reporting_integration_callbacks
@@ -153,7 +177,7 @@ def reporting(args: TrainingArguments) -> list[Any]:
 
 
 def logits_of(model: Any) -> Forward:
-    """A model of transformers as a function of token ids."""
+    """Return the function of a transformers model from token ids to the last rows of its logits."""
     import torch
 
     device = next(model.parameters()).device
@@ -167,8 +191,10 @@ def logits_of(model: Any) -> Forward:
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Without gradients, and in evaluation mode, part by part as it was afterwards; the states of
-    random numbers are left as they were."""
+    """Set a model to evaluation mode without gradients, and restore the mode of each part after it.
+
+    The states of random number generators are restored too.
+    """
     import torch
 
     modes = {part: part.training for part in model.modules()}
@@ -183,8 +209,8 @@ def evaluating(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def logged() -> Iterator[None]:
-    """An exception is logged and does not end the run."""
+def log_errors() -> Iterator[None]:
+    """Log an exception in place of raising it, so that it does not end the training."""
     try:
         yield
     except Exception as error:

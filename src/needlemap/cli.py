@@ -33,7 +33,7 @@ from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import Secrets, hidden
 from needlemap.settings import Settings
 from needlemap.settings.flags import Shown
-from needlemap.text import show, sound_streams, tell
+from needlemap.text import end_output, show, sound_streams, tell
 from needlemap.version import __version__
 
 # Names in the environment.
@@ -116,13 +116,12 @@ def run(
       needlemap run --base-url http://127.0.0.1:8000/v1 --lengths 1k,4k -o own
       needlemap run --model openai/gpt-4o --lengths 1k,4k --limit-usd 2 -o gpt
     """
-    from needlemap.asking.chosen import folders_of, models_to_ask
-    from needlemap.asking.discovery import known_settings, listed_model
+    from needlemap.asking.chosen import find_models_to_ask, folders_of
 
     with limited_by(preset, flags):
-        flags |= listed_model(preset, flags)
-        flags |= known_settings(preset, flags)
-        chosen_by_model = models_to_ask(preset, flags, trusted=typed.trust_run, skip=typed.skip)
+        chosen_by_model = find_models_to_ask(
+            preset, flags, trusted=typed.trust_run, skip=typed.skip
+        )
         refuse_strangers(typed.out, typed.trust_run, folders_of(chosen_by_model))
         from needlemap.commands.run import run_command
 
@@ -139,14 +138,14 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
       needlemap plan --model openai/gpt-4o --lengths 1k,4k --repeats 5 --json
       needlemap plan suite:ruler-niah --model openai/gpt-4o
     """
-    from needlemap.asking.chosen import models_to_ask
-    from needlemap.asking.discovery import known_settings, listed_model
+    from needlemap.asking.chosen import find_models_to_ask
     from needlemap.commands.plan import plan_command
 
     with limited_by(preset, flags):
-        flags |= listed_model(preset, flags, asks=False)
-        flags |= known_settings(preset, flags)
-        plan_command(models_to_ask(preset, flags, planned=True, skip=typed.skip), typed)
+        chosen_by_model = find_models_to_ask(
+            preset, flags, asks=False, planned=True, skip=typed.skip
+        )
+        plan_command(chosen_by_model, typed)
 
 
 @settings_command(
@@ -172,14 +171,11 @@ def prompts(
       needlemap prompts --lengths 1k,4k --tokenizer qwen3 -o prompts.jsonl
       needlemap prompts kv-json --lengths 1k -o kv.jsonl
     """
-    from needlemap.asking.chosen import models_to_ask
-    from needlemap.asking.discovery import known_settings, listed_model
+    from needlemap.asking.chosen import find_models_to_ask
     from needlemap.commands.plan import prompts_command
 
     with limited_by(preset, flags):
-        flags |= listed_model(preset, flags, asks=False)
-        flags |= known_settings(preset, flags)
-        prompts_command(models_to_ask(preset, flags), out)
+        prompts_command(find_models_to_ask(preset, flags, asks=False), out)
 
 
 @command(group=MAP)
@@ -415,13 +411,16 @@ def main() -> None:
     sound_streams()
     words = _common_first(_without_help(sys.argv[1:]))
     try:
-        app(words, prog_name="needlemap")
+        try:
+            app(words, prog_name="needlemap")
+        finally:
+            end_output()
     except LimitReached as error:
         sys.exit(_tell_no_result(words, error))
     except NeedlemapError as error:
         message = str(error)
     except OSError as error:
-        # A folder that cannot be written, or a full disk. typer handles broken pipes.
+        # A folder that cannot be written, or a full disk.
         message = os_error_words(error)
     tell(f"needlemap: {hidden(message)}")
     sys.exit(2)

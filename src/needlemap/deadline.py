@@ -89,9 +89,9 @@ def limited_to(limit_s: float | None, flag: str = FLAG) -> Iterator[None]:
 
 @contextmanager
 def without_limit() -> Iterator[None]:
-    """Lift the command's limit within, while its time continues. Also a decorator.
+    """Lift the command's limit inside a block or a decorated function, while its time continues.
 
-    The limit is for sending: what was answered is judged whenever that ends.
+    The limit is for sending: answers are judged however long that takes.
     """
     token = _CLOCK.set(None)
     try:
@@ -101,7 +101,10 @@ def without_limit() -> Iterator[None]:
 
 
 def clock() -> Clock:
-    """Return the command's clock. Without one, return a clock without a limit that starts now."""
+    """Return the command's clock.
+
+    If there is none, the result is a clock that starts now and has no limit.
+    """
     return _CLOCK.get() or Clock()
 
 
@@ -110,7 +113,9 @@ def seconds_left(
 ) -> float:
     """Return how many seconds a call may take: `most_s`, or fewer if the command's time ends.
 
-    Raises TimeUp if that has ended. what: the rest of "The time limit ended ...". do: what the user
+    If the command's time has ended already, TimeUp is raised.
+
+    what: the rest of "The time limit ended ...". do: what the user
     may do instead of a longer limit.
     """
     limit = _CLOCK.get()
@@ -128,7 +133,7 @@ def _time_up(what: str, do: str) -> TimeUp:
 
 
 def waits_s() -> float | None:
-    """Return the seconds after which waiting is given up, or None if there is no limit."""
+    """Return the seconds that are left for waiting, or None if the command has no time limit."""
     limit = _CLOCK.get()
     if limit is None:
         return None
@@ -136,7 +141,7 @@ def waits_s() -> float | None:
 
 
 def pause(seconds: float, what: str) -> None:
-    """Sleep. Raises TimeUp as soon as the command's time ends."""
+    """Sleep for some seconds, or raise TimeUp as soon as the command's time ends."""
     left_s = seconds_left(what=what)
     sleep(min(seconds, left_s))
     if left_s < seconds:
@@ -171,9 +176,10 @@ def call_within(
 
 @contextmanager
 def cut_off(what: str) -> Iterator[None]:
-    """Interrupt what never waits, such as a pattern that tries for hours, once the time has ended.
+    """Raise TimeUp in a block that never waits, as soon as the command's time has ended.
 
-    Raises TimeUp then, in the main thread of a system that has such a signal.
+    For example, a pattern may try for hours. Only the main thread is interrupted, and only on a
+    system that has such a signal.
     """
     left_s = waits_s()
     has_signal = hasattr(signal, "setitimer") and current_thread() is main_thread()
@@ -181,17 +187,17 @@ def cut_off(what: str) -> Iterator[None]:
         yield
         return
 
-    def end(*_: object) -> None:
+    def raise_time_up(*_: object) -> None:
         raise _time_up(what, "")
 
-    before = signal.signal(signal.SIGALRM, end)
-    # What waits ends by itself at the limit, and says more.
+    previous_handler = signal.signal(signal.SIGALRM, raise_time_up)
+    # A call that waits ends by itself at the limit, and its error says more.
     timer = signal.setitimer(signal.ITIMER_REAL, left_s + _GRACE_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, *timer)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
 def _settle(done: Future[_Result], call: Callable[[], _Result]) -> None:

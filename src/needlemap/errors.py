@@ -43,7 +43,10 @@ def naming(part: str, remedy: str = "") -> Iterator[None]:
 
 
 def naming_family(name: str) -> AbstractContextManager[None]:
-    """Name the family of a suite in an error, and how to leave it out. name: '' for a plain run."""
+    """Return a context whose errors name the family of a suite, and how to leave it out.
+
+    name: the family's name, or '' for a plain run.
+    """
     return naming(name and f"Family '{name}'", f" Or leave it out: --skip {name}")
 
 
@@ -224,6 +227,8 @@ def _brief(value: object) -> str:
 
 
 _FLAG = re.compile(r"--(no-)?([a-z][a-z-]*[a-z])")
+# A command to type in a shell, up to the end of its clause.
+_COMMAND = re.compile(r"((?:(?<=: )|(?<= and ))needlemap [a-z]+ (?:(?!\. |, |; | and ).)*)")
 _PYTHON = {
     "the command line": "the call",
     "the same command with": "the same call with",
@@ -235,13 +240,24 @@ _PYTHON = {
 def in_python(text: str) -> str:
     """Return an error's text for callers from Python: with arguments in place of flags.
 
+    Commands stay as they are typed.
+
     >>> in_python("Unknown setting 'modle' in the command line. Give --base-url, or --no-canary.")
     "Unknown setting 'modle' in the call. Give base_url, or canary=False."
     >>> in_python("To go on: the same command with -o runs/a")
     "To go on: the same call with out='runs/a'"
+    >>> in_python("Give --scorer. Score both alike: needlemap score a --scorer exact")
+    'Give scorer. Score both alike: needlemap score a --scorer exact'
     """
     for typed, called in _PYTHON.items():
         text = text.replace(typed, called)
+    # Every second part is a command.
+    parts = _COMMAND.split(text)
+    parts[::2] = map(_with_arguments, parts[::2])
+    return "".join(parts)
+
+
+def _with_arguments(text: str) -> str:
     text = _FLAG.sub(_as_argument, text)
     text = re.sub(r"(?<!\S)-o (?=[\w./])(\S*[\w/])", r"out='\1'", text)
     return text.replace(" with -o", " as out")

@@ -88,6 +88,15 @@ def read_regular(file: Path, most: int = MOST_BYTES) -> bytes:
     return data
 
 
+def sha256_of(file: Path) -> str:
+    """Return the sha256 of a regular file of any size.
+
+    Raises NeedlemapError for any other kind.
+    """
+    with open_regular(file) as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
     """Yield a file's lines with their ends.
 
@@ -119,10 +128,9 @@ def make_inside(folder: Path) -> None:
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """Write a file so that it is either the old one or the new one, whatever happens.
+    """Write a file so that at any moment it holds either the old bytes or the new ones.
 
-    It is for its owner alone. It is made under a random name, and replaces whatever has its name,
-    links too.
+    Only its owner may read it. If a link has its name, the link is replaced.
     """
     descriptor, temporary = mkstemp(dir=file.parent, prefix=f".{file.stem}-", suffix=".tmp")
     try:
@@ -156,13 +164,17 @@ def open_inside(file: Path, mode: str) -> IO[bytes]:
 
 
 def refuse_link(target: Path) -> None:
-    """Raise NeedlemapError if a report would be written through a link inside a run's folder."""
-    linked: Path | None = None
+    """Raise NeedlemapError if a report would be written through a link inside a run's folder.
+
+    Links above the run's folder are the user's own.
+    """
+    # The outermost link so far.
+    link: Path | None = None
     for path in (target, *target.parents):
-        if linked is not None and any((path / name).exists() for name in (RUN_FILE, SUITE_FILE)):
-            raise _link(linked)
+        if link is not None and any((path / name).exists() for name in (RUN_FILE, SUITE_FILE)):
+            raise _link(link)
         if path.is_symlink() or _has_other_names(path):
-            linked = path
+            link = path
 
 
 def write_report(target: Path, data: bytes) -> Path:

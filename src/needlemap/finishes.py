@@ -18,7 +18,7 @@ from needlemap.errors import Failure, Spent, Unmeasured
 from needlemap.secrets import scrub
 
 # Characters of a finish reason, and of the text of a broken answer.
-_SHOWN = 200
+_MOST_SHOWN = 200
 # Finish reasons in a warning about those that are not known.
 _NAMED = 3
 _FULL = (
@@ -45,7 +45,7 @@ class Ending(StrEnum):
 
 # As providers, gateways and engines spell them. Case, blanks and marks are ignored, and so is
 # `FinishReason.` before a word.
-_WORDS = {
+_SPELLINGS = {
     Ending.WHOLE: "stop stopped end end_turn stop_sequence stop_word eos eos_token end_of_text "
     "endoftext complete completed done finish finished normal success",
     Ending.CUT: "length max_length limit max_tokens max_new_tokens max_output_tokens "
@@ -79,10 +79,12 @@ _PREFIX = re.compile(r"^(finish|stop)reason(?=.)")
 
 def _bare_word(word: str) -> str:
     """Return a word without its case, marks and prefix."""
-    return _PREFIX.sub("", _MARKS.sub("", word[:_SHOWN].casefold()))
+    return _PREFIX.sub("", _MARKS.sub("", word[:_MOST_SHOWN].casefold()))
 
 
-ENDINGS = {_bare_word(word): ending for ending, words in _WORDS.items() for word in words.split()}
+ENDINGS = {
+    _bare_word(word): ending for ending, words in _SPELLINGS.items() for word in words.split()
+}
 
 
 def pattern_of(*endings: Ending) -> str:
@@ -96,7 +98,7 @@ def pattern_of(*endings: Ending) -> str:
 
 
 def ending_of(finish: str | None) -> Ending | None:
-    """Return what a finish reason means; None if it is not known, or if none is given.
+    """Return what a finish reason means, or None if it is not known, or if none is given.
 
     >>> ending_of("FinishReason.MAX_TOKENS"), ending_of("content-filter"), ending_of("Aborted")
     (<Ending.CUT: 'cut by budget'>, <Ending.FILTERED: 'filtered'>, <Ending.BROKEN: 'broken off'>)
@@ -105,6 +107,9 @@ def ending_of(finish: str | None) -> Ending | None:
     """
     if finish is None:
         return None
+    # Most are spelled as the table has them.
+    if finish in ENDINGS:
+        return ENDINGS[finish]
     word = _bare_word(finish)
     if word in ENDINGS:
         return ENDINGS[word]
@@ -124,7 +129,7 @@ def finish_of(value: object) -> str:
         value = value.get("type", value)
     if value is None or value == "":
         return UNTOLD
-    return value if isinstance(value, str) else str(value)[:_SHOWN]
+    return value if isinstance(value, str) else str(value)[:_MOST_SHOWN]
 
 
 def is_unknown(finish: str | None) -> bool:
@@ -138,12 +143,13 @@ def list_unknown(finishes: Iterable[str | None]) -> list[str]:
     >>> list_unknown(["stop", "eol", None, "eol"])
     ["warning: finish reasons that are not known, of answers that are scored: 'eol' (2)"]
     """
-    counts = Counter(finish for finish in finishes if finish and is_unknown(finish))
-    if not counts:
+    counts = Counter(filter(None, finishes))
+    unknown = Counter({word: count for word, count in counts.items() if is_unknown(word)})
+    if not unknown:
         return []
-    names = [f"{word[:_SHOWN]!r} ({count:,})" for word, count in counts.most_common(_NAMED)]
+    names = [f"{word[:_MOST_SHOWN]!r} ({count:,})" for word, count in unknown.most_common(_NAMED)]
     words = ", ".join(names)
-    if len(counts) > _NAMED:
+    if len(unknown) > _NAMED:
         words = f"{words}, ..."
     return [f"warning: finish reasons that are not known, of answers that are scored: {words}"]
 
@@ -171,9 +177,9 @@ def _unfinished(
     what: str, word: str | None, text: str, why: str = "", *, transient: bool
 ) -> Unmeasured:
     """Return the error for a request that was sent, and may be billed."""
-    reason = f" (finish reason {word[:_SHOWN]!r})" if word else ""
+    reason = f" (finish reason {word[:_MOST_SHOWN]!r})" if word else ""
     words = f": {why}" if why else ""
-    start = f". Its text so far: {text[:_SHOWN]!r}" if text.strip() else ""
+    start = f". Its text so far: {text[:_MOST_SHOWN]!r}" if text.strip() else ""
     message = scrub(f"{what}{reason}{words}{start}")
     failure = Unmeasured(Failure.SERVER, message, transient=transient)
     failure.spent = Spent()

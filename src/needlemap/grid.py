@@ -42,7 +42,7 @@ _PART = r"(\d+(?:\.\d+)?)\s*(?:({units})[a-z]*)\s*".format(units="|".join(_UNITS
 def tokens(text: object) -> float:
     """Return a number of tokens: '128k' -> 128000, '1M' -> 1000000, '1e5' -> 100000.
 
-    A number stays as it is. Raises SettingsError.
+    A number stays as it is. Raises SettingsError for anything else.
     """
     word: Any = text
     factor = 1
@@ -60,7 +60,9 @@ def tokens(text: object) -> float:
 
 
 def percents(text: object) -> float:
-    """Return a number of percent, e.g. of '30%' or 30. Raises SettingsError.
+    """Return a number of percent, e.g. of '30%' or 30.
+
+    Raises SettingsError if it is not a percentage.
 
     >>> percents("30%"), percents(10)
     (30.0, 10.0)
@@ -175,7 +177,10 @@ class Axis:
 
     @classmethod
     def parse(cls, spec: Any) -> Self:
-        """Parse the specification of an axis. Raises SettingsError."""
+        """Parse the specification of an axis.
+
+        Raises SettingsError if it is not one, or if a value is out of bounds.
+        """
         written = _json_spec(spec)
         if isinstance(written, str):
             values, scale = _values_of_text(written, cls.scales, cls.example)
@@ -227,9 +232,10 @@ class Axis:
         try:
             return cls.parse(value)
         except SettingsError as error:
-            # What pydantic takes for a wrong value; it cannot hold half of a character.
-            words = str(error).encode("utf-8", "backslashreplace").decode("utf-8")
-            raise ValueError(words) from None
+            # Pydantic takes a ValueError for a wrong value. It refuses texts with half of a
+            # character, so that is escaped.
+            message = str(error).encode("utf-8", "backslashreplace").decode("utf-8")
+            raise ValueError(message) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +321,8 @@ def make_grid(
 def spaced(low: float, high: float, count: int) -> list[float]:
     """Return `count` values from low to high, evenly spaced.
 
-    The last one is exactly high. A single one is low. Raises SettingsError.
+    The last one is exactly high. A single one is low. Raises SettingsError if `count` is less than
+    1 or too large.
 
     >>> spaced(0, 100, 3)
     [0.0, 50.0, 100.0]

@@ -158,7 +158,10 @@ def _constructor(extension: type) -> Any:
 
 
 def _checked_value(kind: str, name: str, value: Any, hint: Any) -> Any:
-    """Return a value of an annotated type. Raises SettingsError."""
+    """Return a value of an annotated type.
+
+    Raises SettingsError if the value cannot be converted to the type.
+    """
     # Late: not needed if only prompts are built.
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 

@@ -136,7 +136,7 @@ class Renderer:
         self._process = None
 
     def _answer(self, line: bytes, most_s: float) -> dict[str, Any]:
-        process = self._running()
+        process = self._running_process()
         assert process.stdin is not None
         assert process.stdout is not None
         timer = Timer(most_s, process.kill)
@@ -158,7 +158,8 @@ class Renderer:
             timer.cancel()
         return reply
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running_process(self) -> subprocess.Popen[bytes]:
+        """Return this process's renderer, started anew if it has ended or is that of a parent."""
         if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
             self.close()
             self._owner = os.getpid()
@@ -181,7 +182,7 @@ atexit.register(RENDERER.close)
 def serve() -> None:
     """Render each request, a line of JSON, until the input ends."""
     # Import everything that it needs before memory is limited.
-    _compiled("")
+    _compile("")
     for line in sys.stdin.buffer:
         request = json.loads(line)
         _bound(request["seconds"], request["megabytes"])
@@ -201,7 +202,7 @@ def rendered(template: str, variables: dict[str, Any]) -> dict[str, Any]:
     Return {"error": ...} if there is none, and {"much": True} if it took too much memory.
     """
     try:
-        text = _compiled(template).render(**variables)
+        text = _compile(template).render(**variables)
         if len(text) > _LARGEST:
             return {"much": True}
         text.encode()
@@ -297,21 +298,25 @@ def _limit(kind: int, most: int) -> None:
 
 
 @cache
-def _compiled(template: str) -> Any:
-    """Compile a template as transformers does: a stranger's program, in jinja2's sandbox."""
+def _compile(template: str) -> Any:
+    """Return a chat template, compiled as transformers does it.
+
+    A template is a stranger's program, so it runs in jinja2's sandbox.
+    """
     import re
 
     from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    # These marks are for training only.
-    bare = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", template)
+    # These marks are for training only, and jinja2 does not know them.
+    template = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", template)
+
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
     )
     environment.filters["tojson"] = _to_json
     environment.globals |= {"raise_exception": _refuse, "strftime_now": _day}
-    return environment.from_string(bare)
+    return environment.from_string(template)
 
 
 def _refuse(message: str) -> None:

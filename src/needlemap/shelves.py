@@ -47,7 +47,10 @@ class Shelf:
         return self.texts[name].partition("\n")[0].removeprefix("#").strip()
 
     def read(self, name: str) -> Any:
-        """Return the data of a name or a path. Raises SettingsError."""
+        """Return the data of a name or a path.
+
+        Raises SettingsError if it is unknown or not readable.
+        """
         if name in self.texts:
             return deepcopy(_data(self, name))
         text = self._text(name)

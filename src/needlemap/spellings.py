@@ -29,11 +29,13 @@ class Spellings:
         spellings = [
             _Plain(spelling).text for secret in long for spelling in (secret, *_in_base64(secret))
         ]
+        # Every stretch of RUN characters of a long secret gives it away.
         self._runs = {
             spelling[start : start + RUN]
             for spelling in spellings
             for start in range(len(spelling) - RUN + 1)
         }
+        # A text is searched for these first, as `_stretches` explains.
         self._halves = {
             run[start : start + _HALF] for run in self._runs for start in range(_HALF + 1)
         }

@@ -25,15 +25,15 @@ async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine) for coroutine in coroutines]
     except* (NeedlemapError, OSError) as errors:
-        raise first_of(errors) from None
+        raise first_error(errors) from None
     return [task.result() for task in tasks]
 
 
-def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first of some errors that is not a group itself."""
     error = errors.exceptions[0]
     if isinstance(error, BaseExceptionGroup):
-        return first_of(error)
+        return first_error(error)
     return error
 
 

@@ -40,11 +40,18 @@ class OutOfBounds(ValueError):
 
 def read_json(data: bytes | bytearray | str) -> Any:
     """Return the value of a JSON text. Raises ValueError, of which OutOfBounds is one."""
-    check_parts(parts_in(data), len(data))
+    check_size(data)
     try:
         return json.loads(data)
     except RecursionError:
         raise OutOfBounds("it is nested too deeply") from None
+
+
+def check_size(data: bytes | bytearray | str) -> None:
+    """Raise OutOfBounds for a JSON text that holds more values than a text of its size may."""
+    # A text has fewer values than bytes, so that short ones need no counting.
+    if len(data) > _FEW_PARTS:
+        check_parts(parts_in(data), len(data))
 
 
 def parts_in(data: bytes | bytearray | str) -> int:
@@ -92,13 +99,11 @@ def clean_json(value: Any, levels: int = DEEPEST) -> Any:
     if isinstance(value, int | float):
         # False for NaN too.
         return value if -MOST_WHOLE <= value <= MOST_WHOLE else None
-    if not isinstance(value, list | tuple | Mapping):
-        return clean_text(str(value))
-    if levels == 0:
-        return None
+    if isinstance(value, list | tuple):
+        return [clean_json(part, levels - 1) for part in value] if levels else None
     if isinstance(value, Mapping):
-        return _clean_items(value, levels)
-    return [clean_json(part, levels - 1) for part in value]
+        return _clean_items(value, levels) if levels else None
+    return clean_text(str(value))
 
 
 def _clean_items(value: Mapping[Any, Any], levels: int) -> dict[str, Any]:
@@ -119,12 +124,12 @@ def clean_text(text: str) -> str:
 
 
 def clean_name(value: object) -> str | None:
-    """Return the first 200 characters of a text; None for any other value."""
+    """Return the first 200 characters of a text, or None for any other value."""
     return clean_text(value[:LONGEST_NAME]) if isinstance(value, str) else None
 
 
 def clean_count(value: object) -> int | None:
-    """Return a count: a whole number from 0 to 2^53; None for any other value.
+    """Return a count: a whole number from 0 to 2^53, or None for any other value.
 
     >>> clean_count(7), clean_count(7.0), clean_count(-1), clean_count(10**400), clean_count("7")
     (7, 7, None, None, None)
@@ -139,7 +144,7 @@ def clean_count(value: object) -> int | None:
 
 
 def clean_amount(value: object) -> float | None:
-    """Return an amount of dollars or seconds, 0 or more; None for any other value.
+    """Return an amount of dollars or seconds, 0 or more, or None for any other value.
 
     >>> clean_amount(0.5), clean_amount(-1), clean_amount(float("nan")), clean_amount("1")
     (0.5, None, None, None)
@@ -150,7 +155,7 @@ def clean_amount(value: object) -> float | None:
 
 
 def clean_nats(value: object) -> float | None:
-    """Return a log-probability, rounded to a millionth; None for any other value.
+    """Return a log-probability, rounded to a millionth, or None for any other value.
 
     >>> clean_nats(-0.25), clean_nats(float("-inf")), clean_nats(float("nan")), clean_nats(3)
     (-0.25, -9999.0, None, None)

@@ -256,7 +256,7 @@ def test_a_model_that_reports_no_usage_is_counted_by_our_own_tokens():
 
 def test_requests_that_timed_out_count_as_they_may_be_billed(needlemap, wire):
     wire.schedule("slow:60", cycle=True)
-    slow = ("--timeout-s", "1.5", "--retries", "5", "--concurrency", "1", "--no-canary")
+    slow = ("--timeout-s", "0.5", "--retries", "5", "--concurrency", "1", "--no-canary")
     ended = needlemap.run(wire, *GRID, *slow, "--limit-tokens", "850", code=3)
     assert "stopped by the budget: used 800 of 850 tokens" in ended.stderr
     assert len(wire.log()) == 5  # of 160 tokens each: a sixth might have been too many
@@ -319,7 +319,7 @@ def test_requests_that_were_sent_and_could_not_be_read_count_over_all_starts(
 ):
     """They cost a limit nothing, were retried, and each start began at nothing again."""
     wire.schedule(fault, "ok", cycle=True)
-    flags = ("--limit-tokens", "1300", "--retries", "3", "--concurrency", "4", "--timeout-s", "3")
+    flags = ("--limit-tokens", "1300", "--retries", "3", "--concurrency", "4", "--timeout-s", "1")
     for _ in range(3):
         needlemap.run(wire, *GRID, *flags, "--no-canary", code=None)
     rows = needlemap.records()

@@ -72,20 +72,6 @@ def test_what_is_wrong_with_the_settings_stops_the_run_at_once_and_says_what_to_
     assert advice in last
 
 
-def test_a_server_that_is_not_there_is_named(needlemap):
-    flags = (
-        "--model",
-        "openai/m",
-        "--base-url",
-        "http://127.0.0.1:9/v1",
-        "--tokenizer",
-        "cl100k_base",
-    )
-    ended = needlemap("run", *flags, "--retries", "0", "-o", "r", code=2)
-    assert "Start the server or correct its address (--base-url" in ended.stderr.splitlines()[-1]
-    assert needlemap.records() == []
-
-
 def test_a_context_refused_at_the_shortest_length_ends_the_run(needlemap, wires):
     wire = wires("--max-context", "50")
     ended = needlemap.run(wire, *GRID, code=2)

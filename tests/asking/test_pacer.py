@@ -104,9 +104,9 @@ def test_a_server_that_says_429_with_hardly_any_wait_is_asked_less_and_less_ofte
 ):
     """It met hundreds of requests a minute and more, for which providers block keys."""
     wire.schedule("ok", *[fault] * 500)
-    needlemap.run(wire, *GRID, "--repeats", "9", "--limit-time", "10s", "--no-canary", code=None)
+    needlemap.run(wire, *GRID, "--repeats", "9", "--limit-time", "4s", "--no-canary", code=None)
     times = [request["time"] for request in wire.log()]
-    assert len(times) < 60
+    assert 3 < len(times) < 40
     assert times[-1] - times[-2] > 0.2
 
 
@@ -181,7 +181,7 @@ def test_what_fails_while_others_are_answered_or_is_no_outage_has_its_retries_an
     assert not waited_out(0, answered=True, outage=False)
 
 
-@pytest.mark.parametrize("faults", [["503", "502", "529"], ["down:4"]])
+@pytest.mark.parametrize("faults", [["503", "502", "529"], ["down:2"]])
 def test_an_outage_longer_than_the_retries_costs_no_trial(needlemap, wires, faults):
     wire = wires()
     wire.schedule(*faults)
@@ -315,16 +315,16 @@ def test_headers_that_make_no_sense_are_not_heard(text):
     ids=["headers", "retry-after", "nothing", "tokens"],
 )
 def test_a_run_against_a_limited_server_loses_no_trial_and_little_time(needlemap, wire, limits):
-    """The floor is (40 - 10) / 10 a second; how near it comes is measured by
+    """The floor is (20 - 10) / 10 a second; how near it comes is measured by
     benchmarks/rates.py."""
     wire.limit(**limits)
-    needlemap.run(wire, *GRID, "--repeats", "40", "--concurrency", "8", "--retries", "0")
+    needlemap.run(wire, *GRID, "--repeats", "20", "--concurrency", "8", "--retries", "0")
     assert {record["failure"] for record in needlemap.records()} == {None}
     taken = [request for request in wire.log() if not request["refused"]]
-    assert len(taken) == 40
-    assert taken[-1]["time"] - taken[0]["time"] < 3 * 2
+    assert len(taken) == 20
+    assert taken[-1]["time"] - taken[0]["time"] < 1 * 3
     if limits.get("headers") != "none":
-        assert len(wire.log()) - 40 <= 10
+        assert len(wire.log()) - 20 <= 10
 
 
 def test_our_own_limit_holds_against_a_server_without_any(needlemap, wire):

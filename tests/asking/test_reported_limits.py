@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from needlemap.http import Sent
+from needlemap.http.served import cache_tokens
+
 QWEN = ("--model", "openai/qwen3-8b", "--tokenizer", "qwen3")
 GRID = ("--depths", "50", "--repeats", "1", "--no-canary")
 VLLM = ("--models", "qwen3-8b", "--lists", "2000")
@@ -46,6 +49,12 @@ def test_of_a_router_s_models_the_one_that_answers_at_props_is_not_known(wires, 
     wire = wires(*LLAMA_CPP, "--models", "qwen3-8b,other")
     needlemap.run(wire, *QWEN, *GRID, "--lengths", "2001")
     assert len(wire.log()) == 1
+
+
+@pytest.mark.parametrize(("models", "tokens"), [("qwen3-8b", 4_000), ("qwen3-8b,other", None)])
+def test_what_a_router_caches_of_a_model_is_not_known(wires, models, tokens):
+    wire = wires(*LLAMA_CPP, "--slots", "2", "--models", models)
+    assert cache_tokens(wire.base_url, "qwen3-8b", Sent()) == tokens
 
 
 def test_no_more_prompts_are_sent_at_a_time_than_the_server_has_slots(wires, needlemap):

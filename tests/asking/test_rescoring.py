@@ -60,6 +60,33 @@ def test_another_scorer_gives_the_run_another_map_and_asks_nothing(needlemap, wi
     )
 
 
+def test_the_runs_own_scorer_keeps_the_runs_options(needlemap, wire):
+    """RULER's rule finds a number at the end of a word, so `score` without it gave 0."""
+    wire.schedule(*["say:No12345."] * 6)
+    options = ("--scorer", "recall", "--scorer-options", "rule=ruler")
+    needle = ("--needle", "The code is 12345.", "--question", "Which?", "--keywords", "12345")
+    needlemap.run(wire, *GRID, *needle, *options)
+    assert {record["score"] for record in needlemap.records()} == {1.0}
+
+    ended = needlemap("score", "r", "--scorer", "recall")
+    assert "nothing is left to score, scorer recall with the run's options rule=ruler" in (
+        ended.stderr
+    )
+    assert len(needlemap.records()) == 6
+
+    typed = needlemap("score", "r", "--scorer", "recall", "--scorer-options", "rule=words")
+    assert "6 answers scored anew, scorer recall; nothing was asked" in typed.stderr
+    back = "needlemap score r --scorer recall --scorer-options rule=ruler"
+    assert f"To go back: {back}" in typed.stderr
+    assert {record["score"] for record in needlemap.records()[6:]} == {0.0}
+    there = needlemap(*back.split()[1:]).stderr
+    assert "To go back: needlemap score r --scorer recall --scorer-options rule=words" in there
+
+    needlemap("score", "r", "--scorer", "exact")
+    other = needlemap("score", "r", "--scorer", "recall", "-o", "other")
+    assert "scorer recall; nothing was asked" in other.stderr
+
+
 def test_depths_that_no_decimals_spell_are_found_again(needlemap, typed, wire):
     needlemap.run(wire, "--lengths", "200,300", "--depths", "0:100:35")
     ended = typed("score", "r", "--scorer", "exact")
@@ -68,7 +95,6 @@ def test_depths_that_no_decimals_spell_are_found_again(needlemap, typed, wire):
     assert "the same bytes as recorded" in replayed.stderr
 
 
-@pytest.mark.long
 def test_a_plug_in_that_raises_costs_a_score_and_not_the_run(needlemap, wire):
     plugin = needlemap.folder / "plug_in-1.dist-info"
     plugin.mkdir()
@@ -260,7 +286,8 @@ def test_runs_by_two_rules_are_not_compared_until_both_are_scored_by_one(
         in refused
     )
     assert "Score both alike, which asks nothing: needlemap score r --scorer substring" in refused
-    typed("score", "r", "--scorer", "substring")
+    # The rule of before is gone, so that no command goes back to it.
+    assert "go back" not in typed("score", "r", "--scorer", "substring").stderr
     assert " loses 0.0 points (" in typed("compare", "r", "s").stdout
     assert len(wire.log()) == 12
 

@@ -43,7 +43,6 @@ def test_what_was_scored_is_read_once_whatever_is_left_to_ask(typed, monkeypatch
     assert {read[line] for line in lines} == {1}
 
 
-@pytest.mark.long
 def test_an_interrupt_keeps_what_was_scored_and_says_how_to_go_on(needlemap, wire, until):
     wire.schedule("slow:0.1", cycle=True)
     process = needlemap.start("run", *needlemap.asking(wire), *GRID)

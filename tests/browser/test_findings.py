@@ -11,7 +11,7 @@ ANSWERS = {
     "check": "! SUSPECT length points to a loss at 4k",
     "storm": "✗ FAIL faulty families: 2 of 32",
     "ab": "✗ FAIL new loses ",
-    "two": "compare: better loses −25.0 points",
+    "two": "better loses −25.0 points",
 }
 CUT = """() => [...document.querySelectorAll(".wide, table, #page th, #page td")]
     .filter((each) => each.offsetParent && each.scrollWidth > each.clientWidth + 1)

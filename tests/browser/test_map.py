@@ -171,7 +171,6 @@ def test_space_opens_a_cell_and_its_trials_follow_the_arrows(visit, plain):
     assert cell(page, 13).get_attribute("aria-selected") == "true"
 
 
-@pytest.mark.long
 def test_values_are_written_in_the_cells_readable_in_every_palette(visit, plain):
     page = visit(plain)
     value = page.locator("#chart .value").nth(3)
@@ -183,7 +182,6 @@ def test_values_are_written_in_the_cells_readable_in_every_palette(visit, plain)
         assert all(contrast(page, number) >= 4.5 for number in range(20))
 
 
-@pytest.mark.long
 def test_a_palette_for_the_colour_blind_is_named_so_and_recolours_all(visit, plain):
     page = visit(plain)
     assert "colour-blind safe" in page.locator("#palette option[value=cividis]").inner_text()
@@ -192,7 +190,6 @@ def test_a_palette_for_the_colour_blind_is_named_so_and_recolours_all(visit, pla
     assert colour(page, best) == "rgb(254, 232, 56)"
 
 
-@pytest.mark.long
 def test_choices_outlive_the_page_where_the_browser_keeps_them(visit, plain):
     page = visit(plain)
     page.select_option("#palette", "grey")
@@ -203,7 +200,6 @@ def test_choices_outlive_the_page_where_the_browser_keeps_them(visit, plain):
     assert brightness(paper(page)) < 100
 
 
-@pytest.mark.long
 def test_it_works_where_nothing_can_be_kept(visit, plain):
     page = visit(plain)
     refuse = (
@@ -225,7 +221,6 @@ def test_it_is_dark_where_the_reader_wants_dark(visit, plain):
     assert brightness(paper(page)) > 700
 
 
-@pytest.mark.long
 def test_on_paper_it_is_white_with_map_and_summary_and_without_controls(visit, plain):
     page = visit(plain, color_scheme="dark")
     cell(page, 2).click()
@@ -239,7 +234,6 @@ def test_on_paper_it_is_white_with_map_and_summary_and_without_controls(visit, p
     assert cell(page, 0).evaluate("cell => getComputedStyle(cell).printColorAdjust") == "exact"
 
 
-@pytest.mark.long
 def test_on_paper_nothing_stays_folded(visit, plain):
     page = visit(plain)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -253,7 +247,8 @@ def test_on_paper_nothing_stays_folded(visit, plain):
     "report",
     [
         "plain",
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("three", "faulty")),
+        "three",
+        "faulty",
     ],
 )
 def test_a_narrow_page_has_nothing_beside_the_screen(visit, report, request):
@@ -267,7 +262,6 @@ def test_a_narrow_page_has_nothing_beside_the_screen(visit, report, request):
     assert cell(page, 0).bounding_box()["width"] >= 8
 
 
-@pytest.mark.long
 def test_cells_too_small_for_values_say_so_beside_what_was_ticked(visit, crowded):
     page = visit(crowded, **NARROW)
     assert not page.locator("#cramped-note").is_visible()
@@ -278,7 +272,6 @@ def test_cells_too_small_for_values_say_so_beside_what_was_ticked(visit, crowded
     assert page.locator("#chart .value").count() == 0
 
 
-@pytest.mark.long
 def test_the_tip_stands_beside_its_cell_and_is_gone_after_a_click(visit, plain):
     """It covered a third of the map, the cells above the one being read, and stayed when it was
     clicked."""
@@ -294,7 +287,6 @@ def test_the_tip_stands_beside_its_cell_and_is_gone_after_a_click(visit, plain):
     assert not page.locator("#tip").is_visible()
 
 
-@pytest.mark.long
 def test_on_a_phone_the_tip_of_a_key_covers_no_part_of_its_cell(visit, plain):
     page = visit(plain, **NARROW)
     cell(page, 6).focus()
@@ -304,7 +296,6 @@ def test_on_a_phone_the_tip_of_a_key_covers_no_part_of_its_cell(visit, plain):
     assert apart or tip["x"] >= box["x"] + box["width"] or tip["x"] + tip["width"] <= box["x"]
 
 
-@pytest.mark.long
 def test_trials_fill_the_right_half_and_numbers_stand_under_the_map(visit, plain):
     """A third of the page under the map was blank while the right column was full."""
     page = visit(plain)

@@ -5,11 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-import pytest
-
 from needlemap.reports.colours import CHANGES, DARK_CHANGES
-
-pytestmark = pytest.mark.long
 
 
 def tabs(page):
@@ -75,7 +71,7 @@ def test_two_runs_open_with_the_verdict(visit, two):
     assert chosen(page) == "Loss"
     assert page.locator("h1").inner_text() == "openai/better against openai/plain"
     assert page.title() == "openai/plain · openai/better"
-    assert page.locator("#answer").inner_text().startswith("compare: better loses −25.0 points (")
+    assert page.locator("#answer").inner_text().startswith("better loses −25.0 points (")
 
 
 def test_on_a_phone_every_tab_is_in_reach_and_the_verdict_in_sight(visit, two):
@@ -95,8 +91,8 @@ def test_the_difference_has_its_verdict_and_a_scale_about_zero(visit, three):
     assert {"100", "0", "−100", "Loss, points"} <= set(
         page.locator("#chart text").all_text_contents()
     )
-    assert page.locator("#answer").inner_text().startswith("compare: better loses −25.0 points (")
-    said = page.get_by_text("All that needlemap compare says")
+    assert page.locator("#answer").inner_text().startswith("better loses −25.0 points (")
+    said = page.get_by_text("All sentences of needlemap compare")
     assert not page.locator("#verdict .lines").is_visible()
     said.click()
     assert "A openai/plain" in page.locator("#verdict .lines").inner_text()

@@ -7,8 +7,6 @@ import shlex
 
 import pytest
 
-pytestmark = pytest.mark.long  # that a cell opens and shows its trials: test_map
-
 
 def open_cell(page, number):
     page.locator(f"#grid [data-cell='{number}']").click()

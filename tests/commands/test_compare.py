@@ -148,6 +148,18 @@ def test_a_few_missing_answers_keep_it_from_no_worse(runs, compare):
     compare("whole", "flaky", "--fail-if-worse", "40", code=0)
 
 
+def test_a_candidate_that_answers_nothing_does_not_pass(runs, compare):
+    """It was refused with exit code 2: no trial had both scores."""
+    changed(runs, "gone", lambda record: crashed(record, lambda _: True))
+    ended = compare("whole", "gone", "--fail-if-worse", "5", code=5)
+    assert "0 pairs; 54 without both scores\nA -, B -\nB lost 0, gained 0\n" in ended.stdout
+    assert "which may add 100.0 to the loss" in ended.stdout
+    assert "by length" not in ended.stdout
+    runs("report", "whole", "gone", "-o", "gone.html")
+    runs("report", "whole", "gone", "-o", "gone.svg")
+    assert "no pair with both scores was judged" in (runs.folder / "gone.svg").read_text("utf-8")
+
+
 def crashed(record: dict[str, Any], hit: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """A record whose trial failed, if it is one of those."""
     return record | ({"score": None, "failure": "server error"} if hit(record) else {})
@@ -243,6 +255,24 @@ def test_prompts_that_were_not_sent_yet_are_neither_lost_nor_unanswered(runs, co
     assert text.splitlines()[-1].endswith("; resume both runs until all is sent.")
     assert "lost" not in text.splitlines()[-1]
     assert "did not answer" not in text
+
+
+def test_a_run_that_failed_its_first_prompts_and_stopped_lost_only_these(runs, compare):
+    """Of 54 prompts it had lost 54 with a p below 0.001, and the verdict knew of no pair. Then it
+    had lost four, with a score of 0.0 that report of it does not know."""
+    changed(runs, "failed", lambda record: record | {"score": None, "failure": "timed out"})
+    for file in (runs.folder / "failed").glob("records-*.jsonl"):
+        file.write_text("".join(file.read_text("utf-8").splitlines(keepends=True)[:4]), "utf-8")
+    lines = compare("whole", "failed", "--margin", "2", code=5).stdout.splitlines()
+    assert lines[2] == "0 pairs; 4 without both scores"
+    assert lines[3:5] == ["A -, B -", "B lost 0, gained 0"]
+    assert lines[-1].startswith(
+        "SUSPECT compare: no pair with both scores was judged, allowed 2, 0 pairs at 500, "
+    )
+    assert "50 prompts not sent to both" in lines[-1]
+    found = json.loads(compare("whole", "failed", "--json").stdout)
+    assert [found[name] for name in ("pairs", "lost", "dropped", "loss")] == [0, 0, 4, None]
+    assert [found["overall"][name] for name in ("score_a", "score_b", "p")] == [None] * 3
 
 
 def test_further_runs_of_one_model_give_the_noise_floor(runs, compare):

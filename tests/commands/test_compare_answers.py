@@ -139,6 +139,27 @@ def test_the_exit_code_is_1_where_more_differ_than_may(compare):
     assert "is in percent, from 0 to 100, got 101." in refused.stderr
 
 
+def test_answers_that_are_not_there_yet_are_not_the_same(runs, compare):
+    """Of a run that a limit stopped, the few answers were alike: PASS with exit code 0."""
+    stopped = shutil.copytree(runs.folder / "a", runs.folder / "stopped")
+    for file in stopped.glob("records-*.jsonl"):
+        file.write_text("".join(file.read_text("utf-8").splitlines(keepends=True)[:5]), "utf-8")
+    for pair in (("a", "stopped"), ("stopped", "a")):
+        ended = compare(*pair, "--fail-if-answers-differ", "0", code=4)
+        assert ended.stdout.splitlines()[-1] == (
+            "NOT ENOUGH DATA compare: 0.0 % of the answers differ, allowed 0, 0 of 5 pairs, "
+            "15 prompts not sent to both; these prompts; resume both runs until all is answered."
+        )
+    compare("a", "stopped", "--fail-if-answers-differ", "75", code=0)
+    ended = compare("silent", "a", "--fail-if-answers-differ", "0", code=5)
+    assert (
+        "SUSPECT compare: 0.0 % of the answers differ, allowed 0, 0 of 16 pairs, 4 prompts that "
+        in (ended.stdout)
+    )
+    compare("silent", "a", "--fail-if-answers-differ", "20", code=0)
+    compare("ends", "stopped", "--fail-if-answers-differ", "0", code=1)
+
+
 def test_of_two_verdicts_the_more_serious_is_the_last_line_and_the_exit_code(compare):
     both = ("--margin", "2", "--fail-if-answers-differ", "0")
     compare("a", "same", *both, code=4)  # 20 pairs cannot tell

@@ -40,7 +40,7 @@ def test_it_shows_a_row_a_family_and_the_verdict_on_their_mean(compare):
     lines = compare("whole", "short", "--margin", 2, code=1).stdout.splitlines()
     assert lines.pop().startswith(
         "FAIL compare: short loses 33.3 points (21.0 to 44.8), allowed 2, not tested: all (the "
-        "reference got 9 of 36 right), "
+        "reference scores 25.0, n=36), "
     )
     assert lines == [
         "A  suite mine · baseline/bm25 (whole)",
@@ -50,7 +50,7 @@ def test_it_shows_a_row_a_family_and_the_verdict_on_their_mean(compare):
         "family  verdict              A     B  loss      interval  pairs      p",
         "key     FAIL             100.0  66.7  33.3  12.6 to 49.7     36  0.001",
         "one     FAIL             100.0  66.7  33.3  12.6 to 49.7     36  0.001",
-        "all     NOT ENOUGH DATA   25.0  25.0   0.0   -6.8 to 5.2     36      1",
+        "all     NOT ENOUGH DATA   25.0  25.0   0.0  -15.6 to 9.6     36      1",
         "",
         "mean over 2 of 3 families, each counting the same, however many pairs it has:",
         "A 100.0, B 66.7",
@@ -103,6 +103,26 @@ def test_missing_scores_widen_the_interval(suites, compare):
     text = compare("whole", "holed").stdout
     assert "66 pairs, 6 haystacks\n" in text
     assert "which may add 8.3 to the loss" in text  # 6/36 / 2
+
+
+def test_a_family_without_a_pair_is_not_in_the_mean(suites, compare):
+    """The mean had B at 50.0, where the verdict below it said that it lost 0.0 points."""
+    failed = shutil.copytree(suites.folder / "whole", suites.folder / "failed")
+    for file in (failed / "one").glob("records-*.jsonl"):
+        rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()[:3]]
+        failures = [row | {"score": None, "failure": "timed out"} for row in rows]
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in failures), "utf-8")
+    lines = compare("whole", "failed").stdout.splitlines()
+    row = next(line for line in lines if line.startswith("one "))
+    # A loss of 100 points stood here.
+    assert row.split() == ["one", "-", "-", "0"]
+    place = lines.index(
+        "mean over 1 of 3 families, each counting the same, however many pairs it has:"
+    )
+    assert lines[place + 1 : place + 3] == ["A 100.0, B 100.0", "36 pairs, 6 haystacks"]
+    found = json.loads(compare("whole", "failed", "--json").stdout)
+    assert (found["loss"]["value"], found["pairs"], found["overall"]["p"]) == (0.0, 36, 1.0)
+    assert found["families"]["one"]["p_holm"] is None
 
 
 @pytest.mark.parametrize(

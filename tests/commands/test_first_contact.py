@@ -128,7 +128,7 @@ def test_a_run_waits_for_a_server_that_is_starting(typed, closed):
 def test_a_server_that_was_there_and_is_gone_has_its_retries_as_before(needlemap, wires):
     """Refused connections of a server that is started again are no first contact."""
     wire = wires()
-    wire.schedule("ok", "down:3")
+    wire.schedule("ok", "down:1")
     grid = ("--lengths", "200", "--depths", "0,50,100", "--concurrency", "1")
     ended = needlemap.run(wire, *grid, "--retries", "1")
     assert "(n=3, 0 missing)" in ended.stdout
@@ -147,7 +147,7 @@ def test_a_refused_key_names_its_variable(needlemap, wire):
     assert "0123456789" not in refused.stderr
 
 
-@pytest.mark.parametrize("canary", [(), pytest.param(("--no-canary",), marks=pytest.mark.long)])
+@pytest.mark.parametrize("canary", [(), ("--no-canary",)])
 def test_a_name_that_is_not_served_lists_those_that_are(needlemap, wires, canary):
     one, two = wires(), wires("--models", "a,b")
     wrong = ("--model", "openai/fault-404", *SMALL, "--repeats", "3", *canary)
@@ -361,9 +361,9 @@ def test_an_older_name_that_is_typed_stands_above_the_several_models_of_a_file(
 @pytest.mark.parametrize(
     "command",
     [
-        ("check", "--max-length", "400", "--minutes", "0.05"),
+        ("check", "--max-length", "400", "--limit-tokens", "2k"),
         # Otherwise it also tries the other model that the server lists.
-        ("storm", "--max-length", "1k", "--minutes", "0.1", "--without", "models"),
+        ("storm", "--max-length", "1k", "--limit-tokens", "8k", "--without", "models"),
     ],
 )
 def test_the_commands_that_judge_servers_take_older_names_too(typed, wire, command):

@@ -46,6 +46,20 @@ def test_prompts_of_base_models_are_one_text_and_files_are_counted(needlemap, wi
     assert [row["prompt"] for row in rows] == [request["body"]["prompt"] for request in wire.log()]
 
 
+def test_a_base_models_prompts_are_said_to_be_wrapped_where_they_are_sent_as_messages(
+    needlemap, wire
+):
+    """A base model behind a chat address answered another prompt than in process, unsaid."""
+    texts = ("--model-options", "api=completions")
+    needlemap.run(wire, *GRID, *texts)
+    again = ("--prompts-of", "r", "--base-url", wire.base_url)
+    said = needlemap("run", *again, "--model", "openai/base", "-o", "chat").stderr
+    assert "'openai/base' gets each as a user's message" in said
+    assert "add --model-options api=completions" in said
+    said = needlemap("run", *again, "--model", "openai/base", *texts, "-o", "text").stderr
+    assert "a user's message" not in said
+
+
 def test_the_same_settings_give_the_same_bytes(typed):
     flags = (
         "prompts",

@@ -21,7 +21,7 @@ PRINTED = """\
 depth   0%  100.0  n=2 [33.1, 100.0]
 depth  50%  100.0  n=2 [33.1, 100.0]
 depth 100%  100.0  n=2 [33.1, 100.0]
-overall 100.0 (n=6, 0 missing)
+overall 100.0 (n=6, 0 missing) [55.5, 100.0]
 """
 
 

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 import needlemap
+from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.records.families import families_of
 from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile
+from needlemap.reports.colours import LINES
 from needlemap.reports.page.sheets import Subject
 from needlemap.reports.page.summary import summary
 from needlemap.reports.seek_report import length_line
@@ -28,6 +30,7 @@ from needlemap.stats.seek import result_of_run
 # NUMBER'.
 MODELS = """
 import re
+from zlib import crc32
 
 def cliff(prompt):
     return _found(prompt) if len(str(prompt)) < 6_000 else "I do not know."
@@ -37,6 +40,11 @@ def perfect(prompt):
 
 def blind(prompt):
     return "I do not know."
+
+def patchy(prompt):
+    if crc32(str(prompt).encode()) % 5 == 0:
+        raise RuntimeError("no luck")
+    return _found(prompt)
 
 def _found(prompt):
     return re.search(r"The locker code for [^.]* is (\\d+)\\.", str(prompt))[1]
@@ -155,7 +163,6 @@ def test_a_plan_tells_a_range_and_where_seeking_is_no_better(command):
     assert fields["least"] < fields["most"]
 
 
-@pytest.mark.long
 def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, command):
     (folder / "two.yaml").write_text(
         "families:\n  one: {task: single}\n  keys: {task: kv}\nsettings: {lengths: [600, 2000]}\n",
@@ -176,6 +183,8 @@ def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, comman
     assert fields["families"]["one"]["seek"]["haystacks"] > 3
     run = needlemap.load(folder / "two")
     assert str(run) == found
+    with pytest.raises(NeedlemapError, match=r"Take one of them: \.families\['one'\]"):
+        run.effective()
     assert run.families["one"].sought.high == inf
     families = families_of(folder / "two")
     (sheet,) = summary([Subject(families, read_families(families))], made=datetime.now(UTC))[
@@ -191,6 +200,30 @@ def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, comman
     assert plan.startswith("each of 2 families, one after the other:\n")
 
 
+def test_a_suite_that_a_limit_stopped_goes_on_to_the_same_end(folder, command):
+    (folder / "stopped.yaml").write_text(
+        "families:\n  one: {task: single}\n  keys: {task: kv}\nsettings: {lengths: [600, 2000]}\n",
+        "utf-8",
+    )
+    sought = ("run", "suite:stopped.yaml", "--model", "baseline/bm25", "--seek", "85", "-o")
+    whole = command(*sought, "at-once").stdout
+    command(*sought, "stopped", "--limit-tokens", "30000", code=3)
+    before = [row["key"] for row in records(folder / "stopped" / "one")]
+    assert command(*sought, "stopped").stdout == whole
+    after = [row["key"] for row in records(folder / "stopped" / "one")]
+    assert len(set(after)) == len(after) > len(before) > 0
+
+
+@pytest.mark.parametrize("asks", [needlemap.run, needlemap.make_plan])
+def test_several_models_that_seek_are_refused_in_python_too(folder, asks):
+    settings = {"lengths": "500,4000", "seek": 85, "model": ["baseline/bm25", "baseline/random"]}
+    if asks is needlemap.run:
+        settings["out"] = folder / "several"
+    with pytest.raises(SettingsError, match=r"^seek is for one model at a time"):
+        asks(**settings)
+    assert not (folder / "several").exists()
+
+
 def test_python_has_what_a_seek_found(folder, command):
     seek(command, "cliff", "cliff")
     fields = json.loads(command("report", "cliff", "--json").stdout)["runs"][0]
@@ -198,6 +231,33 @@ def test_python_has_what_a_seek_found(folder, command):
     assert (round(found.low), round(found.high)) == (fields["seek"]["low"], fields["seek"]["high"])
     assert fields["overall"] is None  # a mean over what was asked unevenly tells nothing
     assert "effective length at 85 %" in str(needlemap.load(folder / "cliff"))
+
+
+def test_no_place_makes_a_mean_of_what_was_asked_unevenly(folder, command):
+    """A table of two runs, a list, a page and Python each had a mean of their own."""
+    seek(command, "cliff", "cliff")
+    seek(command, "perfect", "perfect")
+    table = command("report", "cliff", "perfect").stdout.splitlines()
+    assert [line.split()[-1] for line in table[:3]] == ["all", "-", "-"]
+    rows = [line.split() for line in command("list", "runs", ".").stdout.splitlines()]
+    assert next(row for row in rows if row[0] == "cliff")[3] == "sought"
+
+    runs = [load_run(folder / name) for name in ("cliff", "perfect")]
+    sheet, *_ = summary(list(map(Subject.of, runs)), made=datetime.now(UTC))["sheets"]
+    for row in sheet["table"]["rows"]:
+        _, (mean, _), (certainty, _), *_ = row["cells"]
+        assert (mean, certainty.startswith("n=")) == ("-", True)
+
+
+def test_python_refuses_means_of_a_seek_and_lengths_of_other_rules(folder, command):
+    seek(command, "cliff", "cliff")
+    run = needlemap.load(folder / "cliff")
+    sought, effective = run.sought, run.effective("absolute:85")
+    assert (effective.low, effective.high) == (sought.low, sought.high)
+    assert (effective.value, effective.longest) == (sought.point, 4000)
+    for refused in (run.means, run.published_length, lambda: run.effective("auc")):
+        with pytest.raises(NeedlemapError, match=r"Take \.sought"):
+            refused()
 
 
 def test_a_figure_shows_raw_counts_beside_the_curve_and_a_page_has_it_in_place_of_means(
@@ -222,6 +282,44 @@ def test_a_figure_shows_raw_counts_beside_the_curve_and_a_page_has_it_in_place_o
     assert "Draw them apart" in command("report", "cliff", "grid", "-o", "both.png", code=2).stderr
 
 
+def test_a_figure_has_the_interval_that_json_has_at_each_length(folder, command):
+    """The figure divided trials by the design effect of all lengths, JSON and page did not."""
+    seek(command, "cliff", "cliff")
+    command("report", "cliff", "-o", "cliff.svg")
+    figure = (folder / "cliff.svg").read_text("utf-8")
+    top, height = map(
+        float,
+        re.search(r'y="([\d.]+)" width="[\d.]+" height="([\d.]+)" fill="none"', figure).groups(),
+    )
+    pattern = rf'M[\d.]+ ([\d.]+)L[\d.]+ ([\d.]+)" fill="none" stroke="{LINES[0]}"'
+    drawn = [
+        [100 * (1 - (float(y) - top) / height) for y in ends]
+        for ends in re.findall(pattern, figure)
+    ]
+    rows = json.loads(command("report", "cliff", "--json").stdout)["runs"][0]["lengths"]
+    assert len(drawn) == len(rows)
+    for ends, row in zip(drawn, rows, strict=True):
+        assert ends == pytest.approx([row["low"], row["high"]], abs=0.05)
+
+
+def test_a_report_names_what_could_not_be_measured(command):
+    seek(command, "patchy", "patchy", code=3)
+    (fields,) = json.loads(command("report", "patchy", "--json").stdout)["runs"]
+    assert fields["missing"] > 0
+    outcomes = f"outcomes: {fields['seek']['trials']} scored · {fields['missing']} model raised"
+    assert outcomes in command("report", "patchy").stdout.splitlines()
+
+
+def test_markdown_has_what_was_sought_and_each_length(folder, command):
+    """It was refused, with .md among the suffixes to take."""
+    seek(command, "cliff", "cliff")
+    command("report", "cliff", "-o", "cliff.md")
+    lines = (folder / "cliff.md").read_text("utf-8").splitlines()
+    fields = json.loads(command("report", "cliff", "--json").stdout)["runs"][0]["seek"]
+    assert any(line.startswith(r"- effective length at 85 %\: ") for line in lines)
+    assert sum(" haystack" in line for line in lines) == len(fields["lengths"]) + 1
+
+
 def test_what_does_not_go_together_is_refused(folder, command):
     def told(*arguments: str) -> str:
         return str(command("run", "--model", "baseline/bm25", *arguments, "-o", "x", code=2).stderr)
@@ -233,6 +331,7 @@ def test_what_does_not_go_together_is_refused(folder, command):
     assert "is no percentage" in told("--lengths", "500,8000", "--seek", "much")
     assert "not known before" in str(command("prompts", "bm25", *RANGE, code=2).stderr)
     assert "judges a mean" in told(*RANGE, "--fail-under", "80")
+    assert "one model at a time" in told(*RANGE, "--model", "baseline/random")
     assert not (folder / "x").exists()
     seek(command, "blind", "blind")
     model = ("--model", "python/sought_models:blind", "--lengths", "500,4000", "-o", "blind")

@@ -80,7 +80,7 @@ def test_one_budget_holds_over_all_families_and_all_starts(typed, suite):
     assert 7_000 < spent <= 9_000
     told = re.search(r"spent over all starts: ([\d,]+) tokens", ended.stderr)
     assert spent <= int(told[1].replace(",", "")) <= 9_000
-    assert rows(ended.stdout)["all"] == ["-", "-", "-", "not", "begun"]
+    assert rows(ended.stdout)["all"] == ["-", "-", "-", "not", "started"]
     assert "no mean over families yet" in ended.stdout
     first = asked(typed.folder / "s")
     typed("run", suite, "-o", "s", "--limit-tokens", "9k", "--quiet", code=3)
@@ -151,6 +151,28 @@ def test_a_report_is_a_table_or_a_page_of_all_families_side_by_side(typed, suite
     assert "suite" in page.partition("<title>")[2].partition("</title>")[0]
     typed("report", "s", "-o", "s.csv")
     assert len((typed.folder / "s.csv").read_text().splitlines()) == 1 + 3 * 6
+
+
+def test_a_table_and_a_page_have_the_interval_of_the_mean_over_families(typed, suite):
+    """JSON and `list runs` had it, and the two did not."""
+    typed("run", suite, "-o", "s", "--repeats", 5, "--quiet")
+    overall = json.loads(typed("report", "s", "--json").stdout)["runs"][0]["overall"]
+    interval = f"[{overall['low']:.1f}, {overall['high']:.1f}]"
+    (line,) = (line for line in typed("report", "s").stdout.splitlines() if "95 %" in line)
+    assert line.endswith(f" · all {interval}")
+    typed("report", "s", "-o", "s.html")
+    page = (typed.folder / "s.html").read_text()
+    assert f"Mean over 3 families: {overall['score']:.1f} % {interval}." in page
+
+
+def test_a_figure_does_not_compare_the_two_families_of_a_suite(typed, tmp_path):
+    """It advised to score one family by the rule of the other."""
+    (tmp_path / "two.yaml").write_text(
+        "settings: {lengths: [900], depths: [0]}\n"
+        "families: {one: {task: single}, all: {task: multiquery}}\n"
+    )
+    typed("run", "suite:two.yaml", "--model", "baseline/bm25", "-o", "two", "--quiet")
+    assert typed("report", "two", "-o", "two.svg").stderr == "two.svg\n"
 
 
 def test_another_suites_folder_and_a_runs_folder_are_refused(typed, suite):
@@ -313,7 +335,7 @@ def test_what_only_a_familys_prompts_show_is_told_in_its_turn_and_stops_no_other
     assert "suite own: 3 families, 48 trials\n" in ended.stderr
     assert re.search(r"family 'then' is left out: .*'8255'", ended.stderr)
     assert len(wire.log()) == 32
-    assert rows(ended.stdout)["then"][-2:] == ["not", "begun"]
+    assert rows(ended.stdout)["then"][-2:] == ["not", "started"]
     assert rows(ended.stdout)["last"][-1] == "16"
 
 

@@ -58,7 +58,7 @@ def test_what_was_scored_is_kept_also_where_ctrl_c_is_ignored_as_behind_an_amper
 
 @pytest.mark.parametrize(
     ("how", "code"),
-    [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long), (signal.SIGINT, 130)],
+    [(signal.SIGTERM, 143), (signal.SIGINT, 130)],
 )
 def test_on_a_terminal_the_cursor_is_shown_again(needlemap, wire, how, code):
     wire.schedule("slow:0.2", cycle=True)

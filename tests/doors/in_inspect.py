@@ -1,7 +1,7 @@
 """Runs tasks in Inspect with a model that answers as it is told; prints what came of each.
 
-Arguments: runs, each with task ('' for sums), args, answers (by a part of the prompt), folder,
-format.
+Arguments: runs, each with task ('' for sums), args, answers (by a part of the prompt), why they
+ended (stop_reason), folder, format.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def sums() -> Task:
 class Told:
     """Answers by what a prompt holds. asked: all that it was asked."""
 
-    def __init__(self, answers: dict[str, str]) -> None:
+    def __init__(self, answers: dict[str, str], stop_reason: Any) -> None:
         self.answers = answers
+        self.stop_reason = stop_reason
         self.asked: list[list[tuple[str, str]]] = []
 
     def __call__(self, messages: list[Any], *_: Any) -> ModelOutput:
@@ -39,7 +40,7 @@ class Told:
         said = next(
             (words for part, words in self.answers.items() if part in messages[-1].text), "no"
         )
-        output = ModelOutput.from_content("mockllm/model", said)
+        output = ModelOutput.from_content("mockllm/model", said, self.stop_reason)
         output.usage = ModelUsage(
             input_tokens=1, output_tokens=1, total_tokens=2
         )  # else it asks the network
@@ -47,7 +48,7 @@ class Told:
 
 
 def run(typed: dict[str, Any]) -> dict[str, Any]:
-    told = Told(typed["answers"])
+    told = Told(typed["answers"], typed.get("stop_reason", "stop"))
     (log,) = eval(
         typed["task"] or sums(),
         model=get_model("mockllm/model", custom_outputs=told),

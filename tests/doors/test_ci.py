@@ -94,7 +94,6 @@ def test_a_change_that_loses_fails_the_step_and_the_summary_shows_where(typed, w
     assert (tmp_path / "output").read_text() == "check=0\nab=1\n"
 
 
-@pytest.mark.long
 def test_without_a_server_to_compare_with_the_server_itself_is_judged(typed, wires, tmp_path):
     only = {name: COMPARED[name] for name in ("max-length", "check-options", "tokenizer")}
     ended = typed(base_url=wires().base_url, **named(only))

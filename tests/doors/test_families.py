@@ -177,6 +177,53 @@ def test_the_harness_asks_the_bytes_that_the_command_writes_and_scores_as_it_doe
         assert result["score_stderr,none"] == "N/A"
 
 
+THINKING = [
+    ("<think>It says {right}.</think>I do not know.", "stop", 0.0),
+    ("<think>It says 7, no.</think>It is {right}.", "stop", 1.0),
+    # The answer only quotes the mark, unless a budget ended it there.
+    ("It is <think>{right}", "stop", 1.0),
+    ("It is <think>{right}", "max_tokens", 0.0),
+]
+
+
+def thinking_answers(text: str, lines: list[dict[str, Any]]) -> dict[str, str]:
+    """Answers by question, made of one text of THINKING."""
+    return {line["question"]: text.format(right=line["reference"]) for line in lines}
+
+
+def test_thinking_is_not_scored_in_inspect(host, by_command):
+    lines = by_command("--task", "multikey")
+    runs = [
+        {
+            "task": "needlemap/multikey",
+            "args": GRID,
+            "answers": thinking_answers(text, lines),
+            "stop_reason": stop_reason,
+            "folder": f"logs-{number}",
+        }
+        for number, (text, stop_reason, _) in enumerate(THINKING)
+    ]
+    found = [set(run["scores"].values()) for run in host("in_inspect", *runs)]
+    assert found == [{score} for _, _, score in THINKING]
+
+
+def test_thinking_is_not_scored_in_the_harness(host, by_command, task_files):
+    lines = by_command("--task", "multikey", *TEXT)
+    # That harness does not report why an answer ended.
+    whole = [(text, score) for text, stop_reason, score in THINKING if stop_reason == "stop"]
+    runs = [
+        {
+            "tasks": ["needlemap_multikey"],
+            "include": task_files,
+            "metadata": {"needlemap": GRID},
+            "answers": thinking_answers(text, lines),
+        }
+        for text, _ in whole
+    ]
+    found = [set(run["scores"]["needlemap_multikey"].values()) for run in host("in_lm_eval", *runs)]
+    assert found == [{score} for _, score in whole]
+
+
 def test_every_family_has_a_task_file_that_the_harness_reads(task_files):
     from needlemap.interop.hosted import hosted_tasks
 

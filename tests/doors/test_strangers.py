@@ -34,6 +34,10 @@ from needlemap.settings.reading import configure
 KEY = "planted-key-0123456789"
 GRID = ("--lengths", "500", "--depths", "50")
 AT = ("--length", "500", "--depth", "50")
+TWO = (
+    "settings: {lengths: [500], depths: [50], max_answer_tokens: 64}\n"
+    "families: {passkey: {task: passkey}, magic: {task: magic}}\n"
+)
 CODE = (
     "from pathlib import Path\nPath(__file__).with_name('ran').write_text('x')\n\n\n"
     "def answer(*asked):\n    return '1'\n\n\ndef score(answer, reference):\n    return 1.0\n"
@@ -97,6 +101,7 @@ class Strangers:
         self.settings = json.loads(text.replace("PRIVATE", str(folder / "private.txt")))
         (folder / "private.txt").write_text("Nobody else may read this sentence. " * 200)
         (folder / "evil.py").write_text(CODE)
+        (folder / "two.yaml").write_text(TWO)
         shutil.copytree(own, folder / "own")
 
     def run(self, place: str) -> Path:
@@ -206,7 +211,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "run": [
         ("bm25", *GRID, "-o", "AT"),
         ("bm25", *GRID, *AS_OWN, "--label", "x", "-o", "AT"),
-        ("suite:smoke", *BM25, "-o", "AT"),
+        ("suite:two.yaml", *BM25, "-o", "AT"),
         (*BM25, *BM25, "--model-options", "window=300", *GRID, "-o", "AT"),
         (*LENT, "-o", "new"),
         (*LENT, "-o", "AT"),
@@ -306,6 +311,12 @@ def places(made: Strangers) -> list[str]:
     return [str(each.relative_to(made.folder)) for each in found]
 
 
+def state_of(folder: Path) -> dict[Path, tuple[int, int, int]]:
+    """When each file of a folder was written, how large it is, and whether it is the same one."""
+    found = ((path, path.lstat()) for path in folder.rglob("*"))
+    return {path: (stat.st_mtime_ns, stat.st_size, stat.st_ino) for path, stat in found}
+
+
 @pytest.mark.parametrize("strangers", everywhere(), indirect=True)
 def test_no_command_follows_a_strangers_file(
     typed: Any, strangers: Strangers, servers: tuple[Listener, Listener]
@@ -315,6 +326,7 @@ def test_no_command_follows_a_strangers_file(
     keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), KEY)
     whole, folder = strangers.folder / "evil", strangers.folder
     shutil.copytree(whole, folder / "kept", symlinks=True)
+    state = state_of(whole)
     for command, ways in COMMANDS.items():
         for way in ways:
             for place in places(strangers) if "AT" in " ".join(way) else [""]:
@@ -324,9 +336,10 @@ def test_no_command_follows_a_strangers_file(
                 shown = (command, *words, ended.stdout, ended.stderr)
                 assert evil.heard == [], shown
                 assert not (folder / "ran").exists(), shown
-                if command != "report":
+                if state_of(whole) != state:
                     shutil.rmtree(whole)
                     shutil.copytree(folder / "kept", whole, symlinks=True)
+                    state = state_of(whole)
                 shutil.rmtree(folder / "new", ignore_errors=True)
 
 

@@ -4,8 +4,6 @@ away."""
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from functools import cache
 from importlib.resources import files
@@ -46,15 +44,6 @@ FORBIDDEN = (
         "魔法",
     ),
 )
-HASH = (
-    "import hashlib; from needlemap.haystacks.generated import Generated as G; print(hashlib."
-    "sha256("
-)
-HASH += (
-    "''.join(G(language=a, seed=3).document(i).text for a in ('en', 'zh') for i in range(20))."
-    "encode())"
-)
-HASH += ".hexdigest())"
 
 
 @cache
@@ -71,17 +60,6 @@ def sentences(language: str) -> tuple[str, ...]:
 def skeleton(sentence: str) -> str:
     """A sentence without its names and numbers."""
     return re.sub(r"\d+|\b[A-Z]\w+", "_", sentence)
-
-
-def in_fresh_process(hash_seed: str) -> str:
-    command = [sys.executable, "-c", HASH]
-    return subprocess.run(
-        command, check=True, capture_output=True, text=True, env={"PYTHONHASHSEED": hash_seed}
-    ).stdout
-
-
-def test_two_processes_write_the_same_bytes() -> None:
-    assert in_fresh_process("1") == in_fresh_process("2")
 
 
 @BOTH

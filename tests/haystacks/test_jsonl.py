@@ -56,10 +56,6 @@ def test_a_mark_at_the_beginning_of_a_file_is_no_part_of_its_first_line(tmp_path
     assert texts(str(tmp_path / "a.jsonl")) == ["one"]
 
 
-def test_another_field_may_hold_the_text(tmp_path):
-    assert texts(write(tmp_path / "a.jsonl", '{"content": "x"}'), field="content") == ["x"]
-
-
 @pytest.mark.parametrize(
     ("broken", "words"),
     [

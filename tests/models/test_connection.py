@@ -54,8 +54,7 @@ def failure(backend: str, wire: Any, **reply: Any) -> Unmeasured:
     return caught.value
 
 
-@pytest.mark.parametrize("backend", MODELS)
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(("backend", "status"), [("openai", 307), ("anthropic", 302)])
 def test_a_redirect_is_not_followed(wire, wires, backend, status):
     """Prompts and a gateway's key went to wherever a server pointed, and what that said was
     scored."""
@@ -153,6 +152,7 @@ def test_what_was_sent_in_secret_is_hidden_in_all_that_is_kept(wire, backend):
         ("http://[::1/v1", "is no base URL"),
         ("http://xn--ä/v1", "is no base URL"),
         ("http://a:99999/v1", "is no base URL"),
+        ("http://a:0/v1", "is no base URL"),
         ("http://256.1.1.1/v1", "is no base URL"),
         ("ftp://a/v1", "is no base URL"),
         ("localhost:8000/v1", "is no base URL"),
@@ -194,24 +194,6 @@ def test_a_custom_header_that_is_none_is_told_and_not_shown(line, monkeypatch):
     with pytest.raises(SettingsError, match="one a line") as caught:
         OpenAIModel("m", base_url="http://127.0.0.1:9/v1")
     assert line not in str(caught.value)
-
-
-def test_an_address_without_v1_is_tried_with_it_and_told_once(wire):
-    model = OpenAIModel("m", base_url=wire.root)
-    first, second = asyncio.run(_twice(model))
-    assert first.text == second.text
-    assert (
-        first.note
-        == f"{wire.root} knows no /chat/completions: asked at {wire.base_url}, as --base-url may say"  # noqa: E501
-    )
-    assert (second.note, model.base_url) == ("", wire.base_url)
-
-
-async def _twice(model: OpenAIModel) -> tuple[Answer, Answer]:
-    try:
-        return await model.answer(PROMPT, Decoding()), await model.answer(PROMPT, Decoding())
-    finally:
-        await model.close()
 
 
 def test_an_unknown_model_is_told_by_the_address_that_knows_models(wire):

@@ -226,7 +226,7 @@ def test_crop_refuses_what_is_not_there(weights: Weights):
 
 def test_out_of_memory_is_unmeasured(weights: Weights, monkeypatch: pytest.MonkeyPatch):
     engine = NumpyEngine(weights)
-    monkeypatch.setattr(engine, "_empty", lambda _: (_ for _ in ()).throw(MemoryError))
+    monkeypatch.setattr(engine, "_empty_cache", lambda _: (_ for _ in ()).throw(MemoryError))
     with pytest.raises(Unmeasured, match="No memory for a cache of 5 tokens") as caught:
         engine.extend(random_ids(5))
     assert caught.value.failure is Failure.MEMORY

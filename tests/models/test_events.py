@@ -298,46 +298,10 @@ def test_parts_that_are_lists_and_texts_behind_them():
     assert read(body).text == "Hi there"
 
 
-def test_tool_calls_are_put_together_by_their_index():
-    def call(index: int | None, **fields: Any) -> Any:
-        place = {} if index is None else {"index": index}
-        return chunk({"tool_calls": [{**place, **fields}]})
-
-    body = of(
-        call(0, id="a", type="function", function={"name": "look", "arguments": ""}),
-        call(1, id="b", type="function", function={"name": "find", "arguments": "{"}),
-        call(0, function={"arguments": '{"x"'}),
-        call(1, function={"arguments": "}"}),
-        call(0, function={"name": None, "arguments": ": 1}"}),
-        chunk({}, "tool_calls"),
-    )
-    assert body["choices"][0]["message"]["tool_calls"] == [
-        {"id": "a", "type": "function", "function": {"name": "look", "arguments": '{"x": 1}'}},
-        {"id": "b", "type": "function", "function": {"name": "find", "arguments": "{}"}},
-    ]
-
-
-def test_a_tools_input_in_pieces_is_one_object():
-    events = [
-        {"type": "message_start", "message": {"content": []}},
-        {
-            "type": "content_block_start",
-            "index": 0,
-            "content_block": {"type": "tool_use", "id": "t", "name": "look", "input": {}},
-        },
-        *(
-            {
-                "type": "content_block_delta",
-                "index": 0,
-                "delta": {"type": "input_json_delta", "partial_json": piece},
-            }
-            for piece in ('{"x"', ": 1}")
-        ),
-        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
-        {"type": "message_stop"},
-    ]
-    block = {"type": "tool_use", "id": "t", "name": "look", "input": {"x": 1}}
-    assert of(*events, done=False)["content"] == [block]
+def test_tool_calls_alone_are_no_answer():
+    calls = [chunk({"tool_calls": [{"index": 0, **fields}]}) for fields in ({"id": "a"}, {})]
+    with pytest.raises(Unmeasured, match="holds no text"):
+        read(of(*calls, chunk({}, "tool_calls")))
 
 
 def test_log_probabilities_are_those_of_all_chunks():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from time import process_time
 
 import pytest
@@ -10,6 +12,8 @@ from needlemap.allowance import read_allowance, retry_after_s
 from needlemap.errors import Failure
 from needlemap.http.faults import from_status, message_of
 from needlemap.secrets import scrub
+
+TOO_LONG = json.loads((Path(__file__).parents[1] / "servers" / "too_long.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -44,6 +48,35 @@ from needlemap.secrets import scrub
 def test_too_long_in_many_words(words, status):
     refused = from_status(status, words, {})
     assert (refused.failure, refused.transient) == (Failure.TOO_LONG, False)
+
+
+@pytest.mark.parametrize("server", sorted(TOO_LONG.keys() - {"proxy"}))
+def test_every_servers_way_to_say_too_long_is_understood(server):
+    row = TOO_LONG[server]
+    refused = from_status(row["status"], json.dumps(row["body"]), {})
+    assert (refused.failure, refused.transient) == (Failure.TOO_LONG, False)
+
+
+@pytest.mark.parametrize(
+    ("status", "failure", "transient"),
+    [
+        (400, Failure.REJECTED, False),
+        (401, Failure.UNAUTHORISED, False),
+        (403, Failure.UNAUTHORISED, False),
+        (404, Failure.REJECTED, False),
+        (408, Failure.TIMED_OUT, True),
+        (409, Failure.SERVER, True),
+        (429, Failure.RATE_LIMITED, True),
+        (500, Failure.SERVER, True),
+        (503, Failure.SERVER, True),
+        (529, Failure.SERVER, True),
+    ],
+)
+def test_a_status_says_what_is_wrong_and_whether_it_is_worth_asking_again(
+    status, failure, transient
+):
+    refused = from_status(status, '{"error": {"message": "no"}}', {})
+    assert (refused.failure, refused.transient) == (failure, transient)
 
 
 @pytest.mark.parametrize(

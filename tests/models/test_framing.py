@@ -17,13 +17,20 @@ from typing import Any
 import pytest
 
 from needlemap.errors import Failure, Unmeasured
-from needlemap.http import SyncJsonClient
+from needlemap.http import SyncJsonClient, framing
 from needlemap.models import Answer, Decoding
 from needlemap.models.openai import OpenAIModel
 from needlemap.prompts import Prompt
 
 PROMPT = Prompt.plain([("user", "It is 7. What is it?")])
 RIGHT, STRAY = "7", "STRAY"
+# As the package has it: read before any test runs.
+FIRST_LISTEN_S = framing.FIRST_LISTEN_S
+
+
+@pytest.fixture(autouse=True)
+def _new_servers_are_listened_to_as_long_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framing, "FIRST_LISTEN_S", FIRST_LISTEN_S)
 
 
 def body(text: str) -> bytes:

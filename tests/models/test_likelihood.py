@@ -366,7 +366,7 @@ def test_a_record_keeps_them_and_reads_broken_ones_as_missing():
         assert clean_logprobs(broken) is None
 
 
-@pytest.mark.parametrize("way", ["echo", pytest.param("steps", marks=pytest.mark.long)])
+@pytest.mark.parametrize("way", ["echo", "steps"])
 def test_recovery_of_a_server_is_that_of_the_same_model_here(boxes, tmp_path, way):
     """All three passes of the items in a run; of those that come to the same text on both sides,
     since what is fed as ids merges nothing at its seams."""

@@ -14,7 +14,7 @@ from needlemap.models import Answer, Decoding, Model
 from needlemap.models.call import call_model
 from needlemap.models.decoding import Stops
 from needlemap.models.openai import read
-from needlemap.models.thinking import MARKS, opened_in, parted
+from needlemap.models.thinking import MARKS, ends_in_thought, parted
 from needlemap.prompts import Prompt
 from needlemap.registry import find, installed
 from needlemap.scorers import Scorer
@@ -202,8 +202,8 @@ def test_marks_in_other_forms(text: str, thinking: str | None, answer: str) -> N
     ],
 )
 def test_a_prompt_that_opens_a_thought_is_seen_in_any_format(end: str) -> None:
-    assert opened_in(Prompt.plain([("text", f"Where?{end}")]))
-    assert not opened_in(Prompt.plain([("text", f"Where?{end}Hm.")]))
+    assert ends_in_thought(Prompt.plain([("text", f"Where?{end}")]))
+    assert not ends_in_thought(Prompt.plain([("text", f"Where?{end}Hm.")]))
 
 
 SPECIALS = ("<s>", "<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|channel>", "<channel|>")

@@ -217,19 +217,7 @@ def test_content_in_parts_is_joined():
 @pytest.mark.parametrize(
     ("fault", "kind", "transient"),
     [
-        ("429", Failure.RATE_LIMITED, True),
-        ("429-quota", Failure.RATE_LIMITED, False),
         ("429-large", Failure.RATE_LIMITED, False),
-        ("500", Failure.SERVER, True),
-        ("500-memory", Failure.MEMORY, True),
-        ("503", Failure.SERVER, True),
-        ("529", Failure.SERVER, True),
-        ("408", Failure.TIMED_OUT, True),
-        ("409", Failure.SERVER, True),
-        ("401", Failure.UNAUTHORISED, False),
-        ("403", Failure.UNAUTHORISED, False),
-        ("404", Failure.REJECTED, False),
-        ("400", Failure.REJECTED, False),
         ("reset", Failure.CONNECTION, True),
         ("cut", Failure.CONNECTION, True),
         ("invalid-json", Failure.UNREADABLE, True),
@@ -245,25 +233,6 @@ def test_each_fault_is_named_and_marked_worth_asking_again_or_not(wire, fault, k
     error = failure(wire, fault)
     assert (error.failure, error.transient) == (kind, transient)
     assert len(wire.log()) == 1, "a back end never retries"
-
-
-@pytest.mark.parametrize(
-    "server",
-    [
-        "openai",
-        "openai-new",
-        "vllm",
-        "vllm-new",
-        "llama.cpp",
-        "sglang",
-        "tgi",
-        "anthropic",
-        "anthropic-answer",
-    ],
-)
-def test_every_servers_way_to_say_too_long_is_understood(wire, server):
-    error = failure(wire, f"too-long:{server}")
-    assert (error.failure, error.transient) == (Failure.TOO_LONG, False)
 
 
 def test_a_server_with_a_short_context_says_so(wires):

@@ -122,9 +122,7 @@ def test_a_template_that_takes_much_memory_is_words(renderer: Renderer, template
     assert render(renderer, "on") == "on"
 
 
-@pytest.mark.parametrize(
-    "template", [pytest.param(ENDLESS[0], marks=pytest.mark.long), *ENDLESS[1:]]
-)
+@pytest.mark.parametrize("template", ENDLESS)
 def test_a_template_that_does_not_end_is_ended(
     renderer: Renderer, template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

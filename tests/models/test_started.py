@@ -163,7 +163,7 @@ def test_what_an_earlier_start_said_is_not_said_of_a_later_one(tmp_path):
 def test_a_limit_of_time_ends_the_wait_and_names_the_log(tmp_path):
     silent = f"{shlex.quote(sys.executable)} -c 'import time; time.sleep(60)' {{port}}"
     with (
-        limited_to(1.0),
+        limited_to(3.0),
         pytest.raises(TimeUp, match=f"look into {tmp_path / 'log'}"),
         started(silent, tmp_path / "log"),
     ):

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import Failure, Unmeasured
+from needlemap.http.framing import FIRST_LISTEN_S
 from needlemap.models import Answer, Decoding, Model
 from needlemap.models.anthropic import AnthropicModel
 from needlemap.models.openai import OpenAIModel
@@ -36,6 +37,7 @@ def chunk(text: str | None = None, finish: str | None = None) -> bytes:
     return event({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
 
+LAST = b"0\r\n\r\n"  # the end of a chunked reply
 DONE = event("[DONE]")
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}})
 SEVEN = [chunk("It is "), chunk("7."), chunk(None, "stop"), USAGE, DONE]
@@ -45,7 +47,8 @@ WHOLE = {"choices": [{"index": 0, "message": {"content": "It is 7."}, "finish_re
 class Streamer:
     """A server that sends each connection the next of its replies, piece by piece: bytes as they
     are, numbers as seconds to wait. ends: whether a reply ends as its head says (chunked); else the
-    connection is closed in mid-reply. hangs: whether it is left open without an end."""
+    connection is closed in mid-reply. hangs: whether it is left open without an end. at once: all
+    is sent in one go, its end too, and the connection is left open."""
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
@@ -87,22 +90,24 @@ class Streamer:
             self.replies.pop(0) if self.replies else (500, JSON, [b"{}"], "ends")
         )
         try:
-            self._send(connection, status, kind, pieces)
+            self._send(connection, status, kind, pieces, LAST if end == "at once" else b"")
             if end == "ends":
-                connection.sendall(b"0\r\n\r\n")
+                connection.sendall(LAST)
         except OSError:
             pass  # the client went away
-        if end == "hangs":
+        if end in ("hangs", "at once"):
             self.hung.append(connection)
         else:
             connection.close()
 
-    def _send(self, to: socket.socket, status: int, kind: str, pieces: Sequence[Any]) -> None:
+    def _send(
+        self, to: socket.socket, status: int, kind: str, pieces: Sequence[Any], behind: bytes
+    ) -> None:
         head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n"
         to.sendall(head.encode())
         for piece in pieces:
             if isinstance(piece, bytes):
-                to.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+                to.sendall(b"%x\r\n%b\r\n%b" % (len(piece), piece, behind))
             else:
                 time.sleep(piece)
 
@@ -156,6 +161,14 @@ def test_a_streamed_answer_has_its_usage_and_the_time_of_its_first_token(server)
     assert answer.first_token_s < answer.latency_s - 0.1
     (asked,) = server.asked
     assert (asked["stream"], asked["stream_options"]) == (True, {"include_usage": True})
+
+
+@pytest.mark.parametrize("end", [[], [DONE]], ids=["by its finish", "by its last event"])
+def test_the_first_token_comes_no_later_than_the_answer_where_both_come_at_once(server, end):
+    """A connection is listened to behind a reply before its last bytes are read."""
+    server.reply(0.1, b"".join([*SEVEN[:3], *end]), end="at once")
+    (answer,) = openai(server, STREAM)
+    assert 0.1 <= answer.first_token_s <= answer.latency_s < FIRST_LISTEN_S
 
 
 def test_nothing_is_streamed_unless_it_is_asked_for(server):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from needlemap.models import Answer, Decoding
-from needlemap.models.thinking import opened_in, parted, split_thinking
+from needlemap.models.thinking import ends_in_thought, parted, split_thinking
 from needlemap.prompts import Prompt
 
 THOUGHT = "Let me see. The question asks for a code; the text holds one."
@@ -39,7 +39,7 @@ def test_a_mark_inside_an_answer_is_part_of_it():
 
 def test_a_template_that_opens_the_thoughts_is_seen_at_the_prompts_end():
     ends = ("<|im_start|>assistant\n<think>\n", "<|im_start|>assistant\n<think>\n\n</think>\n\n")
-    assert [opened_in(Prompt.plain([("text", end)])) for end in ends] == [True, False]
+    assert [ends_in_thought(Prompt.plain([("text", end)])) for end in ends] == [True, False]
     cut = Answer("Hm. The code is 42, I think", "length")
     assert split_thinking(cut, Decoding(), opened=True).text == ""
     assert split_thinking(cut, Decoding()).text == cut.text

@@ -62,7 +62,7 @@ def test_counts_stay_true_through_tearing_filling_and_pruning(cuts, lengths, dep
         cell for cell, count in enumerate(counted(fresh)) if not count
     ]
     if len(holes):
-        fresh.fill(holes, *pierced.within(holes), random)
+        fresh.fill(holes, *pierced.candidates_for(holes), random)
     fresh.prune(list(fresh.chains))
     assert fresh.chain_counts[:-1].tolist() == counted(fresh)
     assert min(counted(fresh)) > 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.plan import Lanes, laned, make_lanes, ordered, speed_up, useful
+from needlemap.plan import Lanes, count_useful_lanes, laned, make_lanes, ordered, speed_up
 
 Walk = tuple[list[int], list[int]]
 
@@ -49,10 +49,10 @@ def test_lanes_are_never_faster_than_their_number(walk, count):
 
 def test_as_many_lanes_are_useful_as_share_their_prompts_without_loss():
     apart = ([10] * 12, [0] * 12)  # nothing is shared, so nothing is lost
-    assert useful(*apart, 12, 0.9) == 12
-    assert useful(*apart, 5, 0.8) == 5  # 3 prompts at most in a lane: 12 / 3 of 5
+    assert count_useful_lanes(*apart, 12, 0.9) == 12
+    assert count_useful_lanes(*apart, 5, 0.8) == 5  # 3 prompts at most in a lane: 12 / 3 of 5
     nearly_one = ([100] * 10, [0] + [99] * 9)
-    assert useful(*nearly_one, 10, 0.9) == 1
+    assert count_useful_lanes(*nearly_one, 10, 0.9) == 1
 
 
 @given(walks(40), st.integers(1, 12))

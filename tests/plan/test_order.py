@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from needlemap.plan import laned, ordered, reused
 from needlemap.plan import shared as shared_in
@@ -19,13 +17,6 @@ from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 
 SHORT: dict[str, Any] = {"max_answer_tokens": 10, "repeats": 2}
-MULTI = {
-    "task": "multi",
-    "needles": ["Ann eats figs.", "\nBob eats plums.\n"],
-    "question": "Who eats?",
-    "answer": "Ann and Bob",
-    "diff": 20.0,
-}
 
 
 def trials(**given: Any) -> tuple[Trial, ...]:
@@ -44,43 +35,6 @@ def shared(left: np.ndarray, right: np.ndarray) -> int:
     return int(differing[0]) if len(differing) else size
 
 
-def distinct(walk: Iterable[Trial]) -> int:
-    """Nodes of the prompts' prefix tree: the fewest tokens that any order can compute."""
-    tree: dict[int, Any] = {}
-    nodes = 0
-    for trial in walk:
-        place = tree
-        for token in trial.prompt.ids.tolist():
-            if token not in place:
-                place[token] = {}
-                nodes += 1
-            place = place[token]
-    return nodes
-
-
-@settings(deadline=None, max_examples=25)
-@given(
-    lengths=st.lists(st.integers(200, 900), min_size=1, max_size=4),
-    depths=st.lists(st.integers(0, 100), min_size=1, max_size=5),
-    other=st.sampled_from(
-        [
-            {},
-            {"order": "listed"},
-            {"order": "listed", "needle": "Ann eats figs.", "question": "Who eats?"},
-            {"language": "chinese"},
-            {"question_position": "start"},
-            {"template": "text-en"},
-            MULTI,
-        ]
-    ),
-)
-def test_an_exact_walk_computes_as_many_tokens_as_the_tree_has_nodes(lengths, depths, other):
-    found = trials(lengths=lengths, depths=depths, **other)
-    walk = ordered(found, "exact")
-    assert sorted(map(id, walk)) == sorted(map(id, found))
-    assert computed(walk) == distinct(found)
-
-
 def test_the_walk_saves_what_the_grids_order_wastes():
     found = trials(lengths="200:1200:6", depths="0:100:6", repeats=1)
     assert computed(ordered(found, "exact")) < 0.75 * computed(found)
@@ -89,12 +43,6 @@ def test_the_walk_saves_what_the_grids_order_wastes():
 def test_the_walk_does_not_depend_on_the_order_it_is_given():
     found = trials(lengths=[300, 500], depths=[0, 50, 100])
     assert ordered(found, "exact") == ordered(reversed(found), "exact")
-
-
-@pytest.mark.parametrize("mode", ["single", "cold"])
-def test_modes_without_sharing_keep_the_grids_order(mode):
-    found = trials(lengths=[300, 500], depths=[0, 50], mode=mode)
-    assert ordered(found, mode) == list(found)
 
 
 def test_no_prompt_shares_more_than_it_has():

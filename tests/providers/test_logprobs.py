@@ -39,7 +39,8 @@ def test_a_key_that_is_refused_is_no_refusal_of_log_probabilities(
     needlemap.run(wire, *GRID, "--logprobs", code=2)
 
 
-CHECK = ("--max-length", "400", "--max-answer-tokens", "24", "--probe", "length", "--minutes", "1")
+SHORT = ("--max-length", "400", "--max-answer-tokens", "24")
+CHECK = (*SHORT, "--probe", "length", "--limit-tokens", "8k")
 
 
 @pytest.mark.parametrize("flags", [(), ("--logprobs", "off")])

@@ -69,7 +69,7 @@ def test_a_golden_of_wrong_answers_is_refused_for_any_margin(runs: Any):
     refused = runs(
         "report", "wrong", "--format", "golden", "-o", "golden/wrong", "--margin", 30, code=2
     ).stderr
-    assert "not tested: all prompts (the reference got 1 of 12 right)" in refused
+    assert "not tested: all prompts (the reference scores 8.3, n=12)" in refused
 
 
 def test_its_prompts_are_built_again_and_checked_by_their_hashes(runs: Any) -> None:

@@ -95,7 +95,6 @@ def rows(count: int) -> str:
     return json.dumps({"choices": [message]})
 
 
-@pytest.mark.long
 def test_log_probabilities_are_read_in_proportion() -> None:
     """20,000 rows took 6 s in the event loop, for hiding keys alone."""
     door = JsonClient("http://127.0.0.1:9/v1", {"authorization": "Bearer sk-planted-0123456789"})
@@ -125,13 +124,7 @@ def is_linear(read: Callable[[str], Any], piece: str, size: int = SHORT) -> bool
     return False
 
 
-@pytest.mark.parametrize(
-    "name",
-    [  # each scorer's own tests give it a long answer too
-        pytest.param(name, marks=pytest.mark.long if name.startswith("scorer ") else ())
-        for name in READERS
-    ],
-)
+@pytest.mark.parametrize("name", READERS)
 def test_time_grows_with_the_text_and_no_faster(name: str) -> None:
     assert [piece for piece in PIECES if not is_linear(READERS[name], piece)] == []
 

@@ -122,7 +122,6 @@ def test_whatever_a_server_says_back_no_key_is_in_any_file_or_output(
     all_clean(needlemap.folder)
 
 
-@pytest.mark.long
 def test_replicas_get_their_keys_by_no_argument_that_other_users_could_list(needlemap, wire):
     wire.schedule("slow:0.05", "echo:500", "ok", cycle=True)
     process = needlemap.start("run", *needlemap.asking(wire), *GRID, "--workers", "2")

@@ -32,7 +32,6 @@ def test_ascii_output_shows_a_question_mark_and_json_keeps_all(needlemap):
     assert "模型" in json.dumps(json.loads(shown), ensure_ascii=False)
 
 
-@pytest.mark.long
 def test_latin_1_output_shows_what_it_has_and_a_question_mark_for_the_rest(needlemap):
     needlemap.environment |= {"PYTHONIOENCODING": "latin-1"}
     flags = "--model", "baseline/bm25", "--lengths", "400", "--depths", "50"
@@ -56,7 +55,9 @@ def test_latin_1_output_shows_what_it_has_and_a_question_mark_for_the_rest(needl
     "closed",
     [
         "<&- >&- 2>&-",
-        *(pytest.param(one, marks=pytest.mark.long) for one in (">&-", "2>&-", ">&- 2>&-")),
+        ">&-",
+        "2>&-",
+        ">&- 2>&-",
     ],
 )
 def test_a_closed_stream_stops_nothing(needlemap, closed):

@@ -75,9 +75,10 @@ def test_a_second_rule_is_found_in_any_language(rule):
 def test_figure_terminal_and_page_agree_on_every_fill_and_ink(name):
     """They disagreed at scores of 42 to 53."""
     scale, painter = score_scale(name), Painter(4, PALETTES[name], UNICODE)
+    inked = steps(PALETTES[name])
     for tenth in range(1001):
         score = tenth / 1000
-        fill, ink = steps(PALETTES[name])[step_of(score)]
+        fill, ink = inked[step_of(score)]
         assert (scale.colour(100 * score), scale.ink(100 * score)) == (fill, ink)
         style = painter.spot(Spot(score))[1]
         assert (style.bgcolor.triplet.hex.upper(), style.color.triplet.hex.upper()) == (fill, ink)

@@ -17,8 +17,9 @@ import pytest
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.extras import install_line
 from needlemap.reports import figures, parse_width
-from needlemap.reports.figures import FIGURES, TEXT, TITLE, Drawing, text, text_width
+from needlemap.reports.figures.drawing import FIGURES, Drawing
 from needlemap.reports.figures.figure import Figure, Shown, draw
+from needlemap.reports.figures.shapes import TEXT, TITLE, text, text_width
 from needlemap.stats.means import Map
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -211,7 +212,7 @@ def test_a_png_has_its_letters_on_a_machine_without_fonts(tmp_path: Path) -> Non
     """The font is in the package: the same picture with and without fonts of the system."""
     parts = (text(0, 20, "92.5 % of 1k–128k", 20), text(0, 50, "A", 20, bold=True))
     code = (
-        "from pathlib import Path; from needlemap.reports.figures import Drawing\n"
+        "from pathlib import Path; from needlemap.reports.figures.drawing import Drawing\n"
         f"Path('bare.png').write_bytes(Drawing({parts!r}, 300, 60).png)"
     )
     subprocess.run(

@@ -10,7 +10,6 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.reports.colours import PALETTES
-from needlemap.reports.figures import HATCHED, text_width
 from needlemap.reports.figures.figure import Figure, Shown, draw, panels_of
 from needlemap.reports.figures.heat import (
     BAND,
@@ -22,6 +21,7 @@ from needlemap.reports.figures.heat import (
     Stroke,
     draw_bands,
 )
+from needlemap.reports.figures.shapes import HATCHED, text_width
 from needlemap.stats.means import Map
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -231,6 +231,7 @@ def test_means_of_nobody_knows_how_many_answers_have_no_n_and_no_band(mixed: Map
     )
     total = replace(mixed.total, low=None, high=None)
     means = replace(mixed, counted=False, margins=margins, total=total, by_depth=depths)
-    assert "n not told (26 cells, each a mean)" in words(means)
+    assert "n unknown (26 cells, each a mean)" in words(means)
+    assert not any("n=" in cell.tip for cell in panel(means).cells)
     assert "95 % interval" in texts(mixed)
     assert "95 % interval" not in texts(means)

@@ -151,7 +151,7 @@ def test_a_difference_of_means_of_nobody_knows_how_many_has_no_bars(shown: Any) 
     mean = ScorerRecord(name="OpenCompass", mean=True)
     comparison = compared(records(set(), scorer=mean), scorer=mean)
     panels, _ = panels_of(Figure((shown("a"), shown("b")), comparison))
-    assert "n not told (24 pairs of means)" in panels[-1].lines[0]
+    assert "n unknown (24 pairs of means)" in panels[-1].lines[0]
     assert {row.low for row in panels[-1].by_length} == {None}
 
 

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 from needlemap.reports.colours import PALETTES
-from needlemap.reports.figures import Drawing
+from needlemap.reports.figures.drawing import Drawing
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.stats.means import Map
 

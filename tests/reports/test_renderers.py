@@ -56,7 +56,7 @@ REPORT = Report(
     "b against a",
     (
         Fact("model", "demo/retriever"),
-        Fact("drift", 0.0125, "the last third lost 1.3 points", LOSS, warns=True),
+        Fact("drift", 1.25, "the last third lost 1.3 points"),
         Fact(value="worse", head="Verdict", note="margin 2 points"),
         Table("lengths", COLUMNS, ROWS, title="by length:"),
         Table("worst", rows=(Row({"place": 3}, details=("prompt 3: lost",)),), after="see it: ..."),

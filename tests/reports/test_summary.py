@@ -64,7 +64,11 @@ def test_what_is_missing_may_be_right_or_wrong_and_a_length_without_a_score_is_n
     assert line(lines, "effective length:").startswith("effective length: absolute:85 >=4k ")
     assert "  by length, and how many: 16k 0.0 to 100.0 (12)" in lines
     bounds = line(lines, "  if all missing trials were wrong, or right:")
-    assert " absolute:85 4.9k to >=16k" in bounds
+    assert " absolute:85 4.9k to >=16k · auc " in bounds
+    # A missing trial at the shortest length moves the threshold, too: neither end is a bound.
+    assert "relative" not in bounds
+    alone = summary_lines(replace(known, scores=scores, spread=scores), rules=("relative:85",))
+    assert not [line for line in alone if "if all missing trials" in line]
 
 
 def test_few_haystacks_say_so():

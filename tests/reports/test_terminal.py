@@ -40,7 +40,7 @@ def test_numbers_where_there_is_room(mixed: Map) -> None:
         "50% 75 0 ·",
         "100% 100 × 25",
         "mean 92 50 33",
-        "overall 65.4 (n=26, 10 missing)",
+        "overall 65.4 (n=26, 10 missing) [43.8, 82.1]",
         "missing 10 (2 rate limited, 3 timed out, 5 not sent)",
         "· not sent × failed",
     ]
@@ -107,7 +107,7 @@ def test_plain_summary_has_a_line_a_length_and_one_a_depth(mixed: Map) -> None:
         "depth   0%   90.0  n=10 [58.2, 98.3]",
         "depth  50%   37.5  n=8 [13.3, 70.0]",
         "depth 100%   62.5  n=8 [30.0, 86.7]",
-        "overall 65.4 (n=26, 10 missing)",
+        "overall 65.4 (n=26, 10 missing) [43.8, 82.1]",
         "missing 10 (2 rate limited, 3 timed out, 5 not sent)",
     ]
 

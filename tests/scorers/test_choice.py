@@ -248,6 +248,86 @@ def test_a_letter_in_brackets_may_stand_before_its_choice_as_the_question_has_it
     assert letter(answer, "Which?\n\n(A) red\n(B) blue") is None
 
 
+_CHOICES = "Who wrote it?\n\n(A) The captain\n(B) His brother.\n(C) A neighbour\n(D) Nobody knows"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        r"\({}\)",
+        r"\[{}\]",
+        r"The answer is \(\text{{{}}}\).",
+        r"\boxed{{\text{{{}}}}}",
+        "Correct option: {}",
+        "**Correct choice:** ({})",
+        "Answer - {}",
+        "'{}'",
+        "<answer>{}</answer>",
+        "Choice: {}",
+        "Option {} is correct because the hand is his.",
+        "({}) is the answer.",
+        "The answer must be {}.",
+        "The answer is most likely {}.",
+        "Hence, ({}).",
+        "I think it's {}.",
+        "I’d say {}.",
+        "I am going with {}.",
+        "The answer is D. No, wait, it's {}.",
+        "故选：{}",
+        "答案是：{}",
+        "【答案】{}",
+        "正确的是{}。",
+        "{}选项正确。",
+        "{}项",
+        "({})\n\n(C) is wrong: he could not write.\n(D) is wrong.",
+    ],
+)
+@pytest.mark.parametrize("said", ["A", "B"])
+def test_a_letter_is_taken_in_the_forms_in_which_models_write_it(form, said):
+    """Half of these were unreadable, and more of them with A, which may be an article."""
+    assert letter(form.format(said), _CHOICES) == said
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "B - his brother",
+        "B his brother",
+        "Option (B) His brother is correct.",
+        "(B) His brother is the correct answer.",
+        "The answer is (B) his brother",
+    ],
+)
+def test_the_words_of_a_choice_behind_its_letter_are_that_choice(answer):
+    assert letter(answer, _CHOICES) == "B"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Wrong answer: B",
+        "Incorrect option: B",
+        "Neither A nor B is correct.",
+        "(A) or (B) is correct.",
+        "I don’t think the answer is B.",
+        "It is not true that the answer is B.",
+        "不应选B",
+        "错误的选项是B。",
+        "A、B正确",
+        "Correct option: A captain",
+        "It is A captain.",
+        "If it is (B), the hand is his.",
+        "A: he was at sea. B: the hand is his.",
+        "A\nB\nC\nD",
+        "(A) The captain\n(B) His brother\n(C) A neighbour\n(D) Nobody knows",
+        _CHOICES,
+        "A. The captain\nHe was at sea.\n\nB. His brother\nThe hand is his.",
+    ],
+)
+def test_who_denies_a_letter_or_goes_through_several_takes_none(answer):
+    assert letter(answer, _CHOICES) is None
+
+
 def test_what_was_said_last_holds():
     """LongBench's own script takes what was said first, in one form of words."""
     assert letter("The correct answer is (B) or (C). No: the correct answer is (B).") == "B"
@@ -275,6 +355,9 @@ def test_what_was_said_last_holds():
         "不选",
         "else ",
         "B if ",
+        "B ",
+        "答案是 ",
+        "no, no, ",
         r"\boxed{",
         r"\boxed{{x}",
         "{x}",

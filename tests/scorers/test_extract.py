@@ -16,7 +16,7 @@ from needlemap.tasks import Reference
 
 ANSWERS = yaml.safe_load(Path(__file__).with_name("answers.yaml").read_text("utf-8"))
 NAMES = sorted(set(patterns("english")) - {"numbers"})
-MOST_ALTERNATIVES = 150  # of all patterns; 514 stood in four files before
+MOST_ALTERNATIVES = 180  # of all patterns; 514 stood in four files before
 
 
 def cases(kind: str) -> list[Any]:

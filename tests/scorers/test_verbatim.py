@@ -22,6 +22,13 @@ def scored(answer: str, reference: Reference = REFERENCE, **options: bool) -> Sc
     return asyncio.run(Verbatim(**options).score(answer, reference))
 
 
+def test_a_block_of_code_is_no_part_of_the_text():
+    assert scored(f"```text\nx7Kq\n{SECOND}\n```").share == 1
+    poem = f"{SECOND}\n```"
+    ending = Reference(f"x7Kq\n{poem}", (poem,))
+    assert scored(f"x7Kq\n{poem}", ending).share == 1
+
+
 @pytest.mark.parametrize("between", ["", " ", "\n", "\n\n"])
 def test_the_text_behind_its_code_is_right_whatever_white_space_stands_around(between):
     score = scored(f"  x7Kq{between}{SECOND}\n")
@@ -51,6 +58,11 @@ def test_without_the_code_in_front_nothing_counts_but_what_was_picked_is_still_t
         f"The code is x7Kq.\n\n{SECOND}",
         f"### x7Kq\n\n{SECOND}",
         f"> x7Kq\n{SECOND}",
+        f"```\nx7Kq\n{SECOND}\n```",
+        f"```text\nx7Kq\n{SECOND}\n```\n",
+        f"~~~ c++\nCode: x7Kq\n\n{SECOND}\n~~~",
+        f"x7Kq\n```\n{SECOND}\n```",
+        f"```x7Kq\n{SECOND}```",
     ],
 )
 def test_marks_around_the_code_cost_nothing_but_in_mrcr(answer):

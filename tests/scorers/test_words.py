@@ -8,6 +8,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.scorers import Score
+from needlemap.scorers.stated import First
 from needlemap.scorers.words import Alternatives, Exact, Recall, Substring
 from needlemap.tasks import Reference
 
@@ -100,6 +101,34 @@ def test_a_word_that_is_a_number_may_be_written_with_thousands_itself():
 def test_a_part_of_a_longer_number_is_not_that_number(answer):
     """1513289 once counted for 51328."""
     assert score(answer, LOCKER).share == 0
+
+
+def test_a_number_behind_the_number_of_a_list_is_found_without_a_space():
+    """It is in a list of several; 1.1234567 alone may be a fraction, and is given as one."""
+    answer = "1.1234567\n2.7654321\n10.5550001"
+    reference = Reference("", ("1234567", "7654321", "5550001"))
+    assert score(answer, reference).share == 1
+    assert scored(answer, reference, rule="inside").share == 1
+    assert scored("It is 1.1234567.", reference, rule="inside").share == 0
+
+
+@pytest.mark.parametrize("answer", ["12.5", "12.5 km", "**1.5**", "- 12.5", "１２．５"])
+def test_the_digits_of_a_short_fraction_are_no_number_behind_that_of_a_list(answer):
+    """12.5 was once both a 5, behind the number of a list, and no 5."""
+    reference = Reference("5", ("5",))
+    for scorer in (Substring(), Recall(), Recall(rule="inside"), First()):
+        assert asyncio.run(scorer.score(answer, reference)).share == 0
+
+
+@pytest.mark.parametrize("mark", ["\u2018", "\u2019", "\u02bc"])
+@pytest.mark.parametrize("rule", ["words", "inside"])
+def test_typographic_apostrophes_are_straight_ones(mark, rule):
+    for straight, word in (("It is O'Brien's boat.", "O'Brien"), ("It is 51'328.", "51328")):
+        curly = straight.replace("'", mark)
+        assert scored(curly, Reference("", (word,)), rule=rule).share == 1
+        assert scored(straight, Reference("", (word.replace("'", mark),)), rule=rule).share == 1
+    curly = "It is O'Brien's boat.".replace("'", mark)
+    assert score(curly, Reference("", ("O'Brien's boat",))).share == 1
 
 
 def test_words_are_found_in_longer_ones_and_in_any_width_and_case():

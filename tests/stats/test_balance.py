@@ -3,11 +3,13 @@ there."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from needlemap.records.loaded import Loaded
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.reports.run_notes import Balance, Rate, balance, balance_lines
 from needlemap.stats import prompts_of
@@ -63,6 +65,12 @@ def test_rates_of_haystacks_that_differ_have_wider_intervals_as_means_do():
 def test_few_haystacks_are_taken_to_agree_a_little():
     one = Rate.of([(0, 1.0)] * 15 + [(0, 0.0)] * 5)
     assert one.high - one.low > wilson(15, 20)[1] - wilson(15, 20)[0]
+
+
+def test_a_run_names_the_reasons_that_its_scorers_gave(loaded: Loaded):
+    """Notes that need a reason look through its records only then."""
+    judged = replace(loaded, records=(*loaded.records, record(0, 1.0, {"present": True})))
+    assert (loaded.reasons, judged.reasons) == (frozenset(), {"present"})
 
 
 def balance_of(records: list[Record]) -> Balance | None:

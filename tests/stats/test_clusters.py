@@ -1,4 +1,4 @@
-"""Means of trials that share haystacks, beside brute force."""
+"""Means of trials that share haystacks. Beside a reference library: test_oracles.py."""
 
 from __future__ import annotations
 
@@ -9,56 +9,9 @@ from needlemap.stats.intervals import (
     NORMAL,
     Z,
     cluster_mean,
-    robust_error,
-    t_cdf,
     t_quantile,
     wilson,
 )
-
-
-@pytest.mark.parametrize(
-    ("dof", "expected"),
-    [
-        (1, 12.7062),
-        (2, 4.3027),
-        (3, 3.1824),
-        (9, 2.2622),
-        (24, 2.0639),
-        (120, 1.9799),
-        (5_000, 1.9600),
-    ],
-)
-def test_t_quantiles_are_those_of_the_tables(dof, expected):
-    assert t_quantile(0.975, dof) == pytest.approx(expected, abs=5e-5)
-
-
-@pytest.mark.parametrize("dof", [1, 2, 3, 4, 7, 10, 31])
-def test_the_t_distribution_is_the_integral_of_its_density(dof):
-    from math import gamma, pi, sqrt
-
-    steps = np.linspace(0, 2.3, 20_001)
-    shape = gamma((dof + 1) / 2) / (sqrt(dof * pi) * gamma(dof / 2))
-    density = shape * (1 + steps**2 / dof) ** (-(dof + 1) / 2)
-    assert t_cdf(2.3, dof) == pytest.approx(
-        0.5 + (density[1:] + density[:-1]).sum() / 2 * (2.3 / 20_000), abs=1e-8
-    )
-
-
-def test_clusters_of_one_trial_have_the_textbook_standard_error(random):
-    scores = random.random(30)
-    assert robust_error(scores, np.ones(30)) == pytest.approx(scores.std(ddof=1) / 30**0.5)
-
-
-def test_the_robust_error_is_the_sandwich_of_a_regression_on_a_constant(random):
-    sizes = [3, 5, 2, 7, 4]
-    clusters = [random.random(size) for size in sizes]
-    flat = np.concatenate(clusters)
-    ones, mean = np.ones((len(flat), 1)), flat.mean()
-    bread = np.linalg.inv(ones.T @ ones)
-    meat = sum(np.outer(np.sum(c - mean), np.sum(c - mean)) for c in clusters)
-    variance = (5 / 4 * bread @ meat @ bread)[0, 0]
-    found = robust_error(np.array([c.sum() for c in clusters]), np.array(sizes, dtype=float))
-    assert found == pytest.approx(variance**0.5)
 
 
 def test_trials_that_always_agree_within_a_haystack_count_once():

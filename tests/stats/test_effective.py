@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from needlemap.errors import SettingsError
+from needlemap.reports.labels import effective_label
+from needlemap.reports.run_report import effective_fields
 from needlemap.stats import cube_of, effective
 from needlemap.stats.curves import fit_falling
 from needlemap.stats.effective import effective_length, parse_rule, parse_rules, rule_values
@@ -221,7 +223,16 @@ def test_a_curve_that_crawls_through_the_threshold_says_so(cube, random):
     found = effective_length(
         cube(scores.astype(float).tolist(), lengths), parse_rule("absolute:85")
     )
-    assert found.crawls
+    assert (found.crawls, found.value) == (True, None)
+    assert effective_label(found).startswith("crawls through 85 between ")
+    fields = effective_fields(found)
+    assert (fields["crawls"], fields["value"], "value" in fields["beyond"]) == (True, None, False)
+    assert fields["low"] < fields["high"]
+    share = effective_length(
+        cube(scores.astype(float).tolist(), lengths), parse_rule("relative:95")
+    )
+    assert (share.crawls, share.value) == (True, None)
+    assert effective_label(share).startswith("crawls through 95 % of the first between ")
     steep = random.random((10, 8, 11)) < np.array([0.98] * 4 + [0.2] * 4)[:, None]
     for other, rule in ((steep.astype(float), "absolute:85"), (np.ones((5, 8, 2)), "absolute:95")):
         assert not effective_length(cube(other.tolist(), lengths), parse_rule(rule)).crawls

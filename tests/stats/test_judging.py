@@ -77,7 +77,6 @@ def test_a_loss_of_exactly_the_margin_decides_nothing(random):
     assert sum(word in OPEN for word in words) >= 36
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("part", [0.1, 0.5])
 def test_haystacks_that_turn_by_a_coin_are_not_called_worse(random, part):
     """One haystack in ten moved half of its pairs, up or down: worse in 41 of 100 runs that looked
@@ -126,9 +125,34 @@ def test_few_missing_answers_that_cannot_reach_the_margin_do_not_matter():
     assert (judged.word, judged.missing.second, judged.missing.reaches) == ("PASS", 2, False)
 
 
+def test_a_prompt_that_neither_answered_is_not_lost():
+    """SUSPECT of two equal runs that both failed one prompt: 'length 400: 0 of 20 lost'."""
+    found = rows(np.zeros((40, 2)), (300, 400))
+    failed = np.arange(80) == 5
+    for is_missing, lengths in ((failed, (300, 400)), (found.length == 400, (300,))):
+        neither = replace(
+            found,
+            first=np.where(is_missing, MISSING, found.first),
+            second=np.where(is_missing, MISSING, found.second),
+        )
+        for each in each_way(neither, 0.2):
+            assert (each.word, each.lengths, each.tried) == ("PASS", (), lengths)
+            assert (each.n, each.missing) == (80 - is_missing.sum(), None)
+
+
 def test_who_answers_nothing_is_not_called_no_worse():
     found = replace(rows(np.zeros((6, 10))), second=np.full(60, MISSING))
     assert [each.word for each in each_way(found, 0.05)] == ["SUSPECT"] * 3
+
+
+def test_a_reference_that_is_wrong_where_the_other_failed_is_not_hardly_ever_wrong():
+    """A was right in all pairs that both answered, and wrong in half of those that B failed."""
+    equal = rows(np.zeros((6, 10)))
+    right, failed = np.ones(60), np.zeros(60)
+    right[:10], failed[:20] = 0.0, MISSING
+    found = replace(equal, first=right, second=np.where(np.isnan(failed), MISSING, right))
+    assert [each.saturated for each in each_way(found, 0.05)] == [False] * 3
+    assert [each.saturated for each in each_way(equal, 0.05)] == [True] * 3
 
 
 @pytest.mark.parametrize("lost", [3, 6])
@@ -193,7 +217,7 @@ def test_a_reference_at_the_floor_proves_nothing():
     wrong = replace(rows(np.zeros((100, 5))), first=np.zeros(500), second=np.zeros(500))
     found = judge(wrong, 0.02)
     assert found.word == "NOT ENOUGH DATA"
-    said = "not tested: all prompts (the reference got 0 of 500 right)"
+    said = "not tested: all prompts (the reference scores 0.0, n=500)"
     assert said in verdict_of(found).evidence
 
 
@@ -224,6 +248,16 @@ def test_prompts_that_were_never_sent_are_not_lost_and_keep_the_word_from_pass()
     assert verdict_of(found).evidence == "300 pairs at 100, 200, 300, 100 prompts not sent to both"
     assert verdict_of(found).next == "resume both runs until all is sent"
     assert judge(replace(sent, second=np.zeros(400)), 0.02).word == "FAIL"
+
+
+def test_planned_pairs_that_were_sent_out_of_turn_are_not_still_to_be_asked():
+    """'45 of 48 planned pairs are still to be asked' of a run that had 14 left."""
+    whole = rows(np.zeros((12, 4)), (100, 200))
+    left = np.arange(48) >= 34
+    sent = replace(whole, second=np.where(left, MISSING, whole.second), tried=~left)
+    found = judge(sent, 0.1, looks=planned_looks)
+    assert (found.seen < 34, found.unsent) == (True, 14)
+    assert verdict_of(found).next == "14 of 48 planned pairs are still to be asked"
 
 
 def test_an_interval_that_holds_a_loss_only_points_to_one():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from needlemap.records.record import NeedleRecord, PromptRecord, Record
-from needlemap.stats import prompts_of
+from needlemap.records.record import SKIPPED, NeedleRecord, PromptRecord, Record
+from needlemap.reports.renderers.heat import plain_summary
+from needlemap.stats import AskedPrompt, prompts_of
 from needlemap.stats.intervals import wilson
-from needlemap.stats.means import Map, make_map
+from needlemap.stats.means import Map, Unanswered, make_map, with_skipped
 
 
 def record(
@@ -37,6 +40,14 @@ def test_the_last_scored_record_of_a_trial_counts():
     ]
     (cell,) = made(tries, {(10, 0.0): 1}).cells
     assert (cell.score, cell.n, cell.missing, cell.failures) == (0.75, 1, 0, {})
+
+
+def test_a_prompt_holds_the_scores_of_its_answers_and_the_outcome_of_its_last_record():
+    records = (record("a", 10, 0.0, 0.25), record("a", 10, 0.0, None, "timed out"))
+    prompt = AskedPrompt(((0, 10, 0.0),), records)
+    assert (prompt.scores, prompt.score, prompt.outcome) == ((0.25,), 0.25, "timed out")
+    unsent = AskedPrompt(((0, 10, 0.0),))
+    assert (unsent.scores, unsent.score, unsent.outcome) == ((), None, "")
 
 
 def test_a_cell_holds_its_records_by_repeat_and_those_of_a_prompt_that_it_shares():
@@ -101,16 +112,9 @@ def test_the_realised_depth_is_what_happened():
 @pytest.mark.parametrize(
     ("hits", "n", "low", "high"),
     # Newcombe 1998, Statistics in Medicine 17:857, table I, method 3; the last two by its formula
-    [
-        (81, 263, 0.2553, 0.3662),
-        (15, 148, 0.0624, 0.1605),
-        (0, 20, 0.0, 0.1611),
-        (1, 29, 0.0061, 0.1718),
-        (29, 29, 0.8830, 1.0),
-        (2.5, 5, 0.1704, 0.8296),
-    ],
+    [(0, 20, 0.0, 0.1611), (29, 29, 0.8830, 1.0), (2.5, 5, 0.1704, 0.8296)],
 )
-def test_wilson_agrees_with_published_intervals(hits, n, low, high):
+def test_wilson_of_none_of_all_and_of_a_half_hit(hits, n, low, high):
     assert wilson(hits, n) == pytest.approx((low, high), abs=5e-5)
 
 
@@ -148,6 +152,20 @@ def test_a_missing_prompt_that_two_depths_share_failed_once():
     map = made([record.model_copy(update=failed) for record in records], {})
     assert [cell.failures for cell in map.cells] == [{"timed out": 1}] * 3
     assert (map.missing, map.failures) == (2, {"timed out": 2})
+    assert map.unanswered == {10: Unanswered(2, {"timed out": 2})}
+    lines = plain_summary(map).splitlines()
+    assert lines[1] == "10      -  n=0 missing 2 (2 timed out)"
+    assert with_skipped(replace(map, failures={}, unanswered={10: Unanswered(2)})).unanswered == {
+        10: Unanswered(2, {SKIPPED: 2})
+    }
+
+
+def test_a_thought_that_two_depths_share_spent_its_budget_once():
+    records = [asked("a", 0.0, 0, "x", 0.0), asked("b", 0.5, 0, "x", 0.0)]
+    spent = {"thinking": "Hm", "answer": "", "finish": "length"}
+    map = made([record.model_copy(update=spent) for record in records], {})
+    assert [cell.thought for cell in map.cells] == [1, 1]
+    assert map.unanswered == {10: Unanswered(thought=1)}
 
 
 def test_repeats_that_ask_the_very_same_prompt_are_no_further_evidence():

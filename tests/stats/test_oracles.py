@@ -12,10 +12,10 @@ from needlemap.stats.difference import holm, paired_difference, sign_flip
 from needlemap.stats.effective import effective_length, parse_rule
 from needlemap.stats.exact import (
     binomial_tail,
+    chance_of_more,
     lost_by_chance,
     lowest_rate,
     mcnemar,
-    more_often,
     strata_tail,
 )
 from needlemap.stats.intervals import (
@@ -130,16 +130,16 @@ def test_the_interval_of_independent_pairs_is_that_of_a_t_test_where_there_are_m
     """One pair a haystack, many of them: there the adjusted interval and Student's are one."""
     first = (seeded.random((4_000, 1)) < 0.7).astype(float)
     second = (seeded.random((4_000, 1)) < 0.6).astype(float)
-    found = paired_difference(first, second, graded=False)
+    found = paired_difference(first, second)
     assert found is not None
     expected = stats.ttest_rel(second[:, 0], first[:, 0]).confidence_interval()
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-3)
 
 
-def test_graded_pairs_bootstrap_to_the_interval_of_a_t_test_over_haystacks(seeded):
+def test_graded_pairs_have_the_interval_of_a_t_test_over_haystacks(seeded):
     first = seeded.random((40, 10))
     second = np.clip(first - 0.05 + seeded.normal(0, 0.1, (40, 1)), 0, 1)
-    found = paired_difference(first, second, graded=True)
+    found = paired_difference(first, second)
     assert found is not None
     expected = stats.ttest_1samp((second - first).mean(axis=1), 0).confidence_interval()
     width = expected.high - expected.low
@@ -199,7 +199,7 @@ def test_exact_tests_of_two_counts(seeded):
     n, of = (int(each) for each in seeded.integers(1, 60, 2))
     hits, others = int(seeded.integers(0, n + 1)), int(seeded.integers(0, of + 1))
     table = [[hits, n - hits], [others, of - others]]
-    assert more_often(hits, n, others, of) == pytest.approx(
+    assert chance_of_more(hits, n, others, of) == pytest.approx(
         stats.fisher_exact(table, alternative="greater").pvalue
     )
     exact = stats.binomtest(hits, n).proportion_ci(0.95, method="exact")

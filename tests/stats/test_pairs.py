@@ -10,7 +10,7 @@ import pytest
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.stats import prompts_of
 from needlemap.stats.comparison import compare_pairs
-from needlemap.stats.pairs import Pairs
+from needlemap.stats.pairs import Pairs, scores_of
 from needlemap.stats.pairs import pair_up as pair_prompts
 
 CELLS = [[1_000, 0.0, [0, 1]], [1_000, 0.5, [0, 1]]]
@@ -42,6 +42,25 @@ def test_trials_pair_by_place_and_prompt_whatever_the_model():
     pairs = paired(everything(), other)
     assert (pairs.n, pairs.dropped, pairs.unlike) == (4, 0, ())
     assert np.array_equal(pairs.differences, np.full((2, 1, 2), -1.0))
+
+
+@pytest.mark.parametrize(
+    ("finishes", "scores"),
+    [
+        (("stop", "length"), (1.0, 0.0)),
+        (("length", "stop"), (0.0, 1.0)),
+        (("length", "length"), (1.0, 1.0)),
+        (("stop", None), (1.0, 1.0)),
+    ],
+)
+def test_an_answer_that_alone_ran_on_is_wrong_to_compare_and_to_a_run_that_stops_early(
+    finishes, scores
+):
+    first, second = (everything(finish=finish) for finish in finishes)
+    assert scores_of(first[0], second[0]) == scores
+    pairs = paired(first, second)
+    assert (pairs.first.scores[0, 0, 0], pairs.second.scores[0, 0, 0]) == scores
+    assert pairs.ran_on == tuple(4 * (score == 0) for score in scores)
 
 
 def test_another_prompt_at_the_same_place_is_told():
@@ -92,6 +111,16 @@ def test_a_later_score_replaces_a_failure():
     assert paired(tries, everything()).n == 4
 
 
+def test_prompts_that_were_not_sent_to_the_second_run_are_not_lost():
+    """A run that stopped after one failure had lost all four prompts, with a p of it."""
+    pairs = paired(everything(), [record(0.0, 0, None, failure="timed out")])
+    assert (pairs.unanswered, pairs.dropped) == (1, 1)
+    found = compare_pairs(pairs, 0.02)
+    assert found is not None
+    assert (found.overall.n, found.overall.lost, found.p) == (0, 0, None)
+    assert (found.paired.n, found.paired.loss, found.paired.unsent) == (0, None, 3)
+
+
 def test_no_pair_is_no_comparison():
     assert compare_pairs(paired([], everything()), 0.02) is None
 
@@ -136,7 +165,7 @@ def test_a_shared_prompt_that_one_run_failed_keeps_its_place_in_all_its_cells():
     )
     pairs = pair_prompts(first, second)
     assert pairs.first.depths == pairs.second.depths == (0.0, 0.5)
-    assert (pairs.unanswered, pairs.lost.shape) == (1, pairs.first.scores.shape)
+    assert (pairs.unanswered, pairs.dropped) == (1, 1)
 
 
 def test_answers_of_one_prompt_that_differ_do_not_make_a_run_graded():

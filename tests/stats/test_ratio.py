@@ -77,6 +77,6 @@ def test_needles_that_harm_have_an_effective_length_too():
 
 def test_a_difference_lies_in_its_interval_even_where_a_needle_harms():
     first, second = np.array([[1.0, 0.8], [0.9, 1.0]]), np.array([[-0.5, -0.6], [-0.4, -0.9]])
-    found = paired_difference(first, second, graded=True)
+    found = paired_difference(first, second)
     assert found.low <= found.value <= found.high
     assert found.value < -1

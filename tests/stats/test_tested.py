@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from needlemap.reports.loss import loss_json, verdict_of
@@ -32,7 +31,14 @@ def test_dead_families_do_not_hide_the_loss_of_the_one_that_works():
         assert (found.word, found.families) == ("FAIL", (1, 4))
         assert [group.family for group in found.untested] == ["b", "c", "d"]
         said = verdict_of(found).evidence
-        assert said.startswith("not tested: b (the reference got 0 of 60 right)")
+        assert said.startswith("not tested: b (the reference scores 0.0, n=60)")
+
+
+def test_half_scores_are_not_told_as_right_prompts():
+    """Of 24 prompts of which a quarter each was found, the reference \"got 6 of 24 right\"."""
+    quarters = [JudgedPrompt("b", (at, 1_000, 0.5), at, 0.25, 0.25) for at in range(24)]
+    found = judge(Rows.of([*family("a", 1.0, 1.0), *quarters]), 0.02)
+    assert "not tested: b (the reference scores 25.0, n=24)" in verdict_of(found).evidence
 
 
 def test_nothing_passes_if_fewer_than_half_of_the_families_are_left():
@@ -110,4 +116,3 @@ def test_graded_scores_add_up():
     assert tested.drop_untested(rows, 0.02)[1] == (
         tested.NotTested("", (), 40, pytest.approx(18.0)),
     )
-    assert np.isclose(judge(rows, 0.02).first, 0.45)

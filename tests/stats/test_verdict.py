@@ -23,7 +23,7 @@ def judged(random, clusters: int, n: int, rates: tuple[float, float], margin: fl
 
 @pytest.mark.parametrize(
     "clusters",
-    [pytest.param(1, marks=pytest.mark.long), 5, pytest.param(10, marks=pytest.mark.long)],
+    [1, 5, 10],
 )
 def test_power_is_that_of_the_verdict(random, clusters):
     """Of independent pairs. What promised 80 of 100 was for p, and gave FAIL in 50 from five

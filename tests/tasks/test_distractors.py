@@ -139,11 +139,6 @@ def test_prompts_keep_length_depth_and_what_they_share():
         assert now.key != before.key
 
 
-def test_a_run_without_them_has_the_keys_that_it_had():
-    first = prepare(configure(None, {**TINY, "lengths": "600", "repeats": 1})).trials[0]
-    assert first.key == "b7808fa20b8c895f481ba6d11576d95e"  # of the version before
-
-
 def test_what_an_answer_takes_from_them_is_named(tmp_path):
     near = tmp_path / "near.txt"
     near.write_text("\ufeffThe keys of {city} are red.\tred\n\nThe old code was 10101.\n", "utf-8")

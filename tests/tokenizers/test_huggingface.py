@@ -161,10 +161,7 @@ NORMALIZERS = {
 
 @pytest.mark.parametrize(
     "normalizer",
-    [
-        pytest.param(value, id=name, marks=pytest.mark.long if name.startswith("eight") else ())
-        for name, value in NORMALIZERS.items()
-    ],
+    [pytest.param(value, id=name) for name, value in NORMALIZERS.items()],
 )
 def test_a_normalizer_that_makes_gigabytes_is_refused_in_words(vocabularies, tmp_path, normalizer):
     """The library ended the process, or never came to an end."""

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from needlemap.deadline import TimeUp, limited_to
 from needlemap.errors import SettingsError, VocabularyMissing
 from needlemap.http import Sent
-from needlemap.http.served import context_of
+from needlemap.http.served import limits_of
 from needlemap.settings import Settings
 from needlemap.tokenizers.huggingface import HuggingFace
 from needlemap.tokenizers.server import Server
@@ -323,7 +323,7 @@ def test_a_head_that_drips_has_an_end(dripping, monkeypatch):
     monkeypatch.setattr("needlemap.http.served._LONGEST_S", 0.3)
     with pytest.raises(VocabularyMissing, match="No answer within"):
         Server(dripping)
-    assert context_of(dripping, "m", Sent()) is None
+    assert limits_of(dripping, "m", Sent()) == (None, None)
 
 
 def test_a_runs_time_holds_while_tokens_are_counted(dripping):

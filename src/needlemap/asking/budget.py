@@ -201,14 +201,17 @@ class Budget:
         return None if self.limit_time_s is None else max(least_s, self.left_s())
 
     def spent_text(self) -> str:
-        """Return all that is spent, for people."""
+        """Return a sentence with the tokens that all starts spent, and the dollars if known."""
         text = f"spent over all starts: {self.tokens:,} tokens"
-        if self.usd or self.prices.usd(1, 0, 1) is not None:
+        # The size of a request does not matter here: it has a price if the model has one.
+        has_price = self.prices.usd(prompt_tokens=1, cached_tokens=0, answer_tokens=1) is not None
+        # A judge may have cost dollars although the tested model has no price.
+        if self.usd or has_price:
             text += f", ${self.usd:.4f}"
         return text
 
     def state(self) -> str:
-        """Return the used part of each limit, in words; '' without limits."""
+        """Return the used part of each limit, in words, or '' without limits."""
         parts = []
         if self.limit_usd is not None:
             parts.append(f"${self.usd:.4f} of ${self.limit_usd:g}")

@@ -44,18 +44,18 @@ class RunObserver:
         return nullcontext(TrialObserver())
 
     def goes_on(self, name: str, session: Session) -> None:
-        """Show that a run that seeks has its next haystacks."""
+        """Show that a run that seeks has chosen its next haystacks."""
 
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:
-        """Show how a family ended. An exception raised here ends the asking."""
+        """Show the outcome of a family. An exception that is raised here stops the whole run."""
 
     def complete(self, name: str, session: Session) -> None:
-        """Show that nothing of a family is left to ask."""
+        """Show that all prompts of a family were answered before."""
 
     def left_out(self, name: str, error: NeedlemapError) -> None:
-        """Show that a family cannot be asked, which only building all its prompts showed.
+        """Show that a family is left out, because opening it or building its prompts failed.
 
-        The others can, unless a limit was reached (LimitReached).
+        The other families are still asked, unless the error is LimitReached.
         """
 
 
@@ -86,6 +86,8 @@ class Campaign:
         # Of all open families, and of the models that answer them.
         self._budget: Budget | None = None
         self._pacers: dict[str, Pacer] = {}
+        # What was noted of the models.
+        self._notes = set[str]()
 
     async def __aenter__(self) -> Self:
         return self
@@ -103,10 +105,13 @@ class Campaign:
     ) -> Outcome:
         """Ask the trials that a session has left, and return how that ended.
 
+        Raises NeedlemapError if the session cannot run, for example because another process
+        writes to its folder.
+
         family, model: their names, '' of a single one. goes_on: whether these trials follow from
-        the answers to the batch before, which was of the same family. Raises NeedlemapError.
+        the answers to the batch before, which was of the same family.
         """
-        session = self._with_budget(session)
+        session = replace(self._with_budget(session), notes=self._notes)
         open_model = None
         if model in self.models or session.asks:
             open_model = self._model(model, session.experiment.settings)

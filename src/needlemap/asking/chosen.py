@@ -7,10 +7,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from needlemap.asking.discovery import known_settings, listed_model
 from needlemap.asking.resume import with_prompts_of
 from needlemap.errors import SettingsError
 from needlemap.settings.suites import Chosen, choose_each
 from needlemap.settings.trust import Trust, refuse_code, without_code
+
+
+def find_models_to_ask(
+    named: str | None,
+    flags: Mapping[str, Any],
+    *,
+    asks: bool = True,
+    trusted: Trust = False,
+    planned: bool = False,
+    skip: Sequence[str] | None = None,
+) -> dict[str, Chosen]:
+    """Return what `models_to_ask` does, with the settings that the flags leave to others.
+
+    These are the model that a server lists, and settings that an installed package knows for a
+    model. asks: as `listed_model` takes it.
+    """
+    settled = {**flags, **listed_model(named, flags, asks=asks)}
+    settled |= known_settings(named, settled)
+    return models_to_ask(named, settled, trusted=trusted, planned=planned, skip=skip)
 
 
 def models_to_ask(
@@ -32,6 +52,7 @@ def models_to_ask(
         chosen_by_model = {
             name: without_families(chosen, skip) for name, chosen in chosen_by_model.items()
         }
+    _refuse_several_seeks(chosen_by_model)
     for name, chosen in chosen_by_model.items():
         run = chosen.first.prompts_of
         # A suite refuses another run's prompts when it is prepared.
@@ -43,6 +64,20 @@ def models_to_ask(
                 refuse_code(borrowed, flags, f"'{run}'")
             chosen_by_model[name] = replace(chosen, families={"": borrowed})
     return chosen_by_model
+
+
+def _refuse_several_seeks(chosen_by_model: Mapping[str, Chosen]) -> None:
+    """Raise SettingsError if several models are to seek.
+
+    Each chooses lengths of its own, so a table of the models would compare uneven means.
+    """
+    seeks = any(
+        settings.seek is not None
+        for chosen in chosen_by_model.values()
+        for settings in chosen.families.values()
+    )
+    if seeks and len(chosen_by_model) > 1:
+        raise SettingsError("--seek is for one model at a time. Give one --model.")
 
 
 def without_families(chosen: Chosen, names: Sequence[str]) -> Chosen:
@@ -65,7 +100,7 @@ def without_families(chosen: Chosen, names: Sequence[str]) -> Chosen:
 
 
 def folders_of(chosen_by_model: Mapping[str, Chosen]) -> list[str]:
-    """Return the folders in a run's that hold the families of its models; '' for itself."""
+    """Return the folders in a run's that hold the families of its models, or '' for itself."""
     return [
         f"{name}/{family}".strip("/")
         for name, chosen in chosen_by_model.items()

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import duration_s
 from needlemap.http import Sent
-from needlemap.http.compatible import ADDRESS, BACKEND, KEY, served
-from needlemap.http.served import context_of, list_models, wait_for
+from needlemap.http.compatible import ADDRESS, BACKEND, KEY, served_model
+from needlemap.http.served import limits_of, list_models, wait_for
 from needlemap.registry import find, installed
 from needlemap.settings import MOST_S
-from needlemap.settings.older_names import value_of
+from needlemap.settings.older_names import setting_value
 from needlemap.settings.suites import given_in, is_demo
 from needlemap.text import tell
 
@@ -34,7 +34,7 @@ def listed_model(
     that is of no use without a server. Raise NeedlemapError if no server is there, or if it does
     not list exactly one model.
     """
-    if value_of(flags, "model") or (is_demo(named, flags) and not command):
+    if setting_value(flags, "model") or (is_demo(named, flags) and not command):
         return {}
     if named is not None and given_in(named, "model"):
         return {}
@@ -42,34 +42,35 @@ def listed_model(
     if address and not flags.get("base_url") and not asks:
         raise SettingsError(
             f"'{named}' has an address and no model, and nothing is asked here. Give --model "
-            f"{served()}, or the address by --base-url."
+            f"{served_model()}, or the address by --base-url."
         )
     address = address or os.environ.get(ADDRESS)
     if not address and command:
         raise SettingsError(
             f"{command} asks a server, and none is named. Type: needlemap {command} --model "
-            f"{served()} --base-url http://HOST:PORT/v1"
+            f"{served_model()} --base-url http://HOST:PORT/v1"
         )
     if not address:
         return {}
     name, address = find_model(str(address), flags)
-    return {"model": served(name), "base_url": address}
+    return {"model": served_model(name), "base_url": address}
 
 
 def known_settings(named: str | None, flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that an installed package knows for the model, and print a note on them.
 
-    Settings that somebody typed are left out. If no package knows the model, or if a preset, a file
-    or a suite is named, return {}.
+    Settings that somebody typed are left out. If no package knows the model, or if a preset, a
+    file, a suite or a run whose prompts are asked is named, return {}.
     """
-    model = value_of(flags, "model")
-    if named is not None or not isinstance(model, str):
+    model = setting_value(flags, "model")
+    is_settled = named is not None or setting_value(flags, "prompts_of") is not None
+    if is_settled or not isinstance(model, str):
         return {}
     for name in sorted(installed("known_models")):
         known, note = find("known_models", name)(model)
-        settings = {key: value for key, value in known.items() if value_of(flags, key) is None}
+        settings = {key: value for key, value in known.items() if setting_value(flags, key) is None}
         if settings:
-            if not value_of(flags, "quiet"):
+            if not setting_value(flags, "quiet"):
                 tell(f"note: {note}")
             return settings
     return {}
@@ -88,8 +89,8 @@ def find_model(address: str, flags: Mapping[str, Any]) -> tuple[str, str]:
         say=lambda words: tell(f"note: {words}"),
     )
     name = listed.only()
-    if not value_of(flags, "quiet"):
-        tell(f"note: {listed.base_url} serves {name}: --model {served(name)}")
+    if not setting_value(flags, "quiet"):
+        tell(f"note: {listed.base_url} serves {name}: --model {served_model(name)}")
     return name, listed.base_url
 
 
@@ -111,6 +112,25 @@ class Reached(NamedTuple):
     sent: Sent
     context: int | None
 
+    def length_within(self, length: int, *, promised: bool) -> int:
+        """Return the longest length that the context allows, with a note if that is less.
+
+        length: of the longest prompt, in tokens. promised: True if it was typed, so that it stays.
+        """
+        if self.context is None or self.context >= length or promised:
+            return length
+        tell(f"note: the server's context is {self.context:,} tokens: --max-length {self.context}")
+        return self.context
+
+
+def tell_unknown_context(length: int, server: Reached | None) -> None:
+    """Print up to which length a plan goes if nothing reports the model's context.
+
+    length: of the longest prompt, in tokens, which nobody typed.
+    """
+    if server is None or server.context is None:
+        tell(f"note: planned to {length:,} tokens, as the context is not known: --max-length N")
+
 
 def reach_server(flags: Mapping[str, Any]) -> Reached | None:
     """Return the server that a command's flags name, once it is there.
@@ -124,7 +144,7 @@ def reach_server(flags: Mapping[str, Any]) -> Reached | None:
         return None
     sent = sent_with(flags)
     wait_for(address, seconds_of(flags.get("wait", 0.0)), sent)
-    return Reached(address, sent, context_of(address, name, sent))
+    return Reached(address, sent, limits_of(address, name, sent).context)
 
 
 def time_limit(named: str | None, flags: Mapping[str, Any]) -> float | None:
@@ -142,7 +162,10 @@ def time_limit(named: str | None, flags: Mapping[str, Any]) -> float | None:
 
 
 def seconds_of(typed: Any) -> float:
-    """Return the seconds of a flag's text or a Python argument. Raises SettingsError."""
+    """Return the seconds of a flag's text or a Python argument.
+
+    Raises SettingsError if it is not a duration.
+    """
     try:
         return duration_s(typed) if isinstance(typed, str) else float(typed)
     except OverflowError:
@@ -150,7 +173,10 @@ def seconds_of(typed: Any) -> float:
 
 
 def limit_of(typed: str) -> float:
-    """Return a command's limit of time, in seconds. Raises SettingsError."""
+    """Return a command's limit of time, in seconds.
+
+    Raises SettingsError if it is not a duration, or is not within the limits.
+    """
     seconds = duration_s(typed)
     if not 0 < seconds <= MOST_S:
         raise SettingsError(f"--limit-time takes more than 0 s and up to {MOST_S:,.0f} s.")

@@ -138,10 +138,13 @@ _QUIET_S, _SAID_EVERY_S = 5.0, 30.0
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Leave to send one request.
+    """Permission to send one request.
 
-    number: of all requests. tokens: what it may take. behind: what was sent up to it, by kind of
-    limit.
+    Attributes:
+        number: The request's number among all requests.
+        tokens: The most tokens that it may take.
+        sent_s: When it was sent.
+        behind: What was sent up to it: requests, and tokens.
     """
 
     number: int
@@ -214,15 +217,20 @@ class Pacer:
         return self._left_s() <= 0
 
     async def admit(self, tokens: float = 0.0) -> Ticket | None:
-        """Return leave to send a request, first come, first served, or None when time is up.
+        """Wait until a request may be sent, and return its ticket.
 
-        Raises Unmeasured if a server's limit has no room for longer than is waited for.
+        Callers are served in the order in which they call. If the run's time is up first, the
+        result is None. If the server's limit would hold the request back for longer than
+        LONGEST_WAIT_S, Unmeasured is raised.
+
+        tokens: the most that the request may take.
         """
         async with self._gate:
             while (wait_s := self._wait_s(tokens)) > 0:
                 left_s = self._left_s()
                 if left_s <= 0:
                     return None
+
                 held_s = self._limit_wait_s(tokens)
                 self._changed.clear()
                 wait_s = min(wait_s, left_s)
@@ -236,7 +244,8 @@ class Pacer:
     def _limit_wait_s(self, tokens: float) -> float:
         """Return the seconds for which the server's own limits hold a request back.
 
-        Reports them when they add up. Raises Unmeasured if they are too many.
+        If they add up to a long time, they are reported. If they are more than LONGEST_WAIT_S,
+        Unmeasured is raised.
         """
         now = monotonic()
         held_s = max(0.0, self._servers_wait_s(tokens, now))
@@ -252,7 +261,7 @@ class Pacer:
         return held_s
 
     async def rest(self, wait_s: float) -> bool:
-        """Wait before a retry. Return False if the run's time is up first."""
+        """Wait before a retry, and return True if the run's time is not up then."""
         left_s = self._left_s()
         await asyncio.sleep(min(wait_s, max(0.0, left_s)))
         return wait_s < left_s
@@ -260,7 +269,11 @@ class Pacer:
     def answered(
         self, ticket: Ticket, allowance: Allowance | None = None, tokens: float | None = None
     ) -> None:
-        """Take an answered request. tokens: what it took in the end."""
+        """Take note of an answered request.
+
+        allowance: what the server's reply reports about its limits. tokens: the tokens that the
+        request took in the end.
+        """
         now = monotonic()
         self._width = min(self._most, self._width + 1 / self._width)
         self._answered_s = now
@@ -278,9 +291,9 @@ class Pacer:
         self.ended()
 
     def refused(self, ticket: Ticket, failure: Unmeasured) -> bool:
-        """Take a request that met a rate limit (429). Return True to send it again.
+        """Take note of a request that met a rate limit (429), and return True to send it again.
 
-        `admit` then waits as long as it takes.
+        `admit` then waits until the server takes requests again.
         """
         now = monotonic()
         for bucket, cost in _costs((*self._given, *self._learned), ticket.tokens):
@@ -317,7 +330,10 @@ class Pacer:
         return now - min(self._out_since_s, now) < min(self._patience_s, OUTAGE_S)
 
     async def awaits(self, failure: Unmeasured) -> bool:
-        """Rest a moment if no server was ever there. Return False once the wait is over."""
+        """Wait a moment for a server that was never there, and return True to try again.
+
+        Once it was waited for as long as the user wants, the result is False.
+        """
         now = monotonic()
         self._missed_since_s = min(self._missed_since_s, now)
         left_s = self._missed_since_s + self._first_wait_s - now
@@ -329,7 +345,7 @@ class Pacer:
         return await self.rest(min(_LOOK_S, left_s))
 
     def failed(self, failure: Unmeasured, wait_s: float) -> None:
-        """Take a request that failed and is sent again after `wait_s`."""
+        """Take note of a request that failed and is sent again after `wait_s`."""
         now = monotonic()
         if failure.outage:
             self._out_since_s = min(self._out_since_s, now)

@@ -58,7 +58,8 @@ def needle_records(prompt: Prompt, needles: Sequence[str]) -> tuple[NeedleRecord
     for placed, needle in zip_longest(prompt.needles, texts):
         surroundings = {}
         if needle is not None:
-            surroundings = _surroundings(spans, placed.byte, _end(spans, placed.byte, needle))
+            needle_end = _needle_end(spans, placed.byte, needle)
+            surroundings = _surroundings(spans, placed.byte, needle_end)
         records.append(
             NeedleRecord(
                 meant=placed.meant,
@@ -71,24 +72,31 @@ def needle_records(prompt: Prompt, needles: Sequence[str]) -> tuple[NeedleRecord
 
 
 def _surroundings(spans: Sequence[Span], start: int, end: int) -> dict[str, str]:
+    """Return the text of a needle and the letters before and after it.
+
+    start, end: offsets of the needle's first byte, and of the first byte behind it.
+    """
     before = _bytes(spans, max(0, start - _BYTES), start)
     after = _bytes(spans, end, end + _BYTES)
     return {
-        "text": _text(_bytes(spans, start, end)),
-        "before": _text(before)[-LETTERS:],
-        "after": _text(after)[:LETTERS],
+        "text": _decode(_bytes(spans, start, end)),
+        "before": _decode(before)[-LETTERS:],
+        "after": _decode(after)[:LETTERS],
     }
 
 
-def _end(spans: Sequence[Span], start: int, needle: str) -> int:
-    """Return the end of the needle that starts at a byte, without a space added behind it."""
-    offset, span = next(
-        (offset, span)
-        for offset, span in _spans_with_offsets(spans)
-        if offset <= start < offset + len(span.data)
-    )
-    has_space = bytes(span.data[-1:]) == b" " and not needle.endswith(" ")
-    return offset + len(span.data) - has_space
+def _needle_end(spans: Sequence[Span], start: int, needle: str) -> int:
+    """Return the offset of the first byte behind a needle.
+
+    start: the offset of the needle's first byte. needle: its text, as the task gave it. A space
+    that was added to the text, to keep two words apart, is not part of the needle.
+    """
+    for offset, span in _spans_with_offsets(spans):
+        span_end = offset + len(span.data)
+        if offset <= start < span_end:
+            has_added_space = bytes(span.data[-1:]) == b" " and not needle.endswith(" ")
+            return span_end - 1 if has_added_space else span_end
+    raise ValueError(f"no needle starts at byte {start}")
 
 
 def _bytes(spans: Sequence[Span], start: int, stop: int) -> bytes:
@@ -107,10 +115,10 @@ def _spans_with_offsets(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
         offset += len(span.data)
 
 
-def _text(data: bytes) -> str:
-    """Decode as `Prompt.context_text` does.
+def _decode(data: bytes) -> str:
+    """Return bytes as text, as `Prompt.context_text` does.
 
-    Half a character, of presets that follow older tools, is U+FFFD.
+    Presets that follow older tools may leave half of a character, which becomes U+FFFD.
     """
     return data.decode("utf-8", "replace")
 

@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE
-from needlemap.grid import percent
 from needlemap.records import RuledScorer, how_to_score
-from needlemap.records.folder import CLOSED_BOOK, RunFolder, records_files, scorer_of
+from needlemap.records.folder import CLOSED_BOOK, RunFolder, records_files
 from needlemap.records.origin import CheckedRun
 from needlemap.records.record import Record
 from needlemap.scorers import Scorer, rule_of
 from needlemap.settings import DEFAULTS, PromptSource, Settings, marked, settings_of, with_role
 from needlemap.settings.reading import DEFAULT_ITEMS
 from needlemap.settings.trust import Trust, refuse_foreign
-from needlemap.stats import Place, place_of, places_of
+from needlemap.stats import place_label, place_of, places_of
 from needlemap.trials import provider_host, requests
 
 if TYPE_CHECKING:
@@ -61,8 +60,11 @@ def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
         raise
 
 
-def is_replaced(folder: RunFolder, experiment: Experiment) -> bool:
-    """Return True if a folder holds another run of which nothing was answered."""
+def can_replace(folder: RunFolder, experiment: Experiment) -> bool:
+    """Return True if an experiment may take a folder that holds another run.
+
+    It may if no prompt of the other run was answered.
+    """
     try:
         _unscored_trials(folder, experiment)
     except AnotherRun:
@@ -109,25 +111,19 @@ def _unscored_trials(folder: RunFolder, experiment: Experiment) -> list[Trial]:
     done_keys = set()
     for record in folder.records(texts=False):
         trial = trials.get((place_of(record), record.second))
-        scorer = scorer_of(record)
+        scorer = record.scorer
         is_scored_otherwise = scorer is not None and scorer.is_by_another_rule(current)
         if is_scored_otherwise and (trial is None or record.asked == trial.asked):
             continue
         if trial is not None and record.key != trial.key:
             raise AnotherRun(
-                f"'{folder.path}' holds answers to other prompts ({first_at(place_of(record))}): "
-                f"the haystack, a template, the model's weights or needlemap itself changed "
-                f"since. Give another folder with -o."
+                f"'{folder.path}' holds answers to other prompts (first: "
+                f"{place_label(place_of(record))}): the haystack, a template, the model's weights "
+                f"or needlemap itself changed since. Give another folder with -o."
             )
         if record.scored:
             done_keys.add(record.key)
     return [trial for trial in experiment.trials if trial.key not in done_keys]
-
-
-def first_at(place: Place) -> str:
-    """Return in words where something was met first."""
-    repeat, length, depth = place
-    return f"first: length {length}, depth {percent(depth):g}, repeat {repeat}"
 
 
 def check_same(folder: RunFolder, experiment: Experiment | Resolved) -> None:
@@ -169,7 +165,8 @@ def check_same(folder: RunFolder, experiment: Experiment | Resolved) -> None:
         old, new = theirs.scorer.model_dump(), scorer.model_dump()
     advice = ""
     if differing == ["scorer"]:
-        advice = f" To score its answers anew: {how_to_score(str(folder.path), scorer)}"
+        command = how_to_score(str(folder.path), scorer, now=theirs.scorer)
+        advice = f" To score its answers anew: {command}"
     raise AnotherRun(
         f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was "
         f"{old!r}, is {new!r}). Give another folder with -o, or the settings of that run.{advice}"
@@ -255,8 +252,8 @@ def check_reused(experiment: Experiment) -> None:
         place = place_of(record)
         if sha256_at.get(place, record.prompt.sha256) != record.prompt.sha256:
             raise NeedlemapError(
-                f"The prompts of '{folder.path}' cannot be built again ({first_at(place)}): the "
-                f"haystack, needlemap or a library changed."
+                f"The prompts of '{folder.path}' cannot be built again (first: "
+                f"{place_label(place)}): the haystack, needlemap or a library changed."
             )
 
 

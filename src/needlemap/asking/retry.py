@@ -217,7 +217,7 @@ LONGEST = 40_000
 # Characters that a judge reads.
 JUDGED = 200_000
 # So many times the length of the right answer is scored in any case.
-_MUCH = 3
+_TIMES_REFERENCE = 3
 
 
 @dataclass(slots=True)
@@ -237,13 +237,16 @@ class Scoring:
     paid: list[float | None] = field(default_factory=list)
 
     async def score(self, retries: int, pacer: Pacer | None = None) -> Score:
-        """Return the score, with what all attempts cost.
+        """Return the score, with the cost of all attempts.
 
-        The reasons of a scorer that sends requests count the attempts. Raises the last Unmeasured,
-        which reports them too.
+        If the scorer sends requests, the score's reasons count the attempts. If the last attempt
+        fails, its Unmeasured is raised, with the cost and the number of all attempts.
         """
         most_characters = JUDGED if self.scorer.asks else LONGEST
-        answer = bounded(self.text, max(most_characters, _MUCH * len(self.reference.answer)))
+        # A right answer must fit, however long it is.
+        most_characters = max(most_characters, _TIMES_REFERENCE * len(self.reference.answer))
+        answer = bounded(self.text, most_characters)
+
         attempts = Attempts(retries, pacer, verdicts=self.scorer.attempts)
         try:
             async for attempt in attempts:
@@ -254,7 +257,8 @@ class Scoring:
             if failure.failure is Failure.JUDGE and attempts.number > 1:
                 failure.args = (f"Asked {attempts.number} times. {failure}",)
             raise
-        # A scorer that had no need to ask says so itself.
+
+        # A scorer that sent no request replaces the number of attempts by its own.
         reasons = {"attempts": attempts.number, **score.why} if self.scorer.asks else score.why
         return replace(score, why=reasons, usd=summed([*self.paid, score.usd]))
 

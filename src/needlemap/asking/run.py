@@ -250,6 +250,9 @@ def look_ahead(settings: Settings, path: Path) -> Ahead:
     if resolved.ready:
         trials = len(sample.trials)
         return Ahead(trials, trials - len(unscored(folder, sample)))
+    if settings.seek is not None:
+        # A seek chooses its own lengths and depths.
+        return Ahead(None, None)
     if settings.mode not in GRID_MODES:
         # Raises if the folder holds answers to other prompts.
         unscored(folder, sample)
@@ -277,10 +280,8 @@ def _sampled(resolved: Resolved) -> Settings:
 
 
 def _counted(resolved: Resolved, folder: RunFolder) -> Ahead:
-    """Count trials by the grid. A seek chooses its own lengths and depths."""
+    """Count trials by the grid."""
     settings, grid = resolved.settings, resolved.grid
-    if settings.seek is not None:
-        return Ahead(None, None)
     places = {
         (repeat, cell.length_tokens, cell.depth)
         for cell in grid.cells

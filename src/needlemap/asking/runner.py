@@ -39,7 +39,7 @@ from needlemap.scorers import Score, Scorer
 from needlemap.secrets import raised_by
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices, summed
-from needlemap.sync import first_of
+from needlemap.sync import first_error
 from needlemap.trials import Trial, requests
 
 
@@ -126,9 +126,9 @@ class Outcome:
         )
 
     def fail(self, failure: Unmeasured, already: int = 0) -> None:
-        """Count a failure, and find whether every further request would fail the same way.
+        """Count a failure, and note if every further request would fail in the same way.
 
-        already: how many trials were scored before.
+        already: the number of trials that were scored at earlier starts.
         """
         self.failures[failure.failure] = self.failures.get(failure.failure, 0) + 1
         self.words.setdefault(failure.failure, str(failure))
@@ -209,7 +209,7 @@ class Runner:
                 for lane in range(len(queue)):
                     group.create_task(self._lane(queue, lane, group))
         except* (NeedlemapError, OSError) as errors:
-            raise first_of(errors) from None
+            raise first_error(errors) from None
         self.outcome.stopped = self.budget.stopped
         return self.outcome
 
@@ -385,7 +385,7 @@ class Runner:
         Only limits read such a record.
         """
         if self._unread_requests(trial):
-            record, _ = self._record(trial, None, skipped, attempts)
+            record, _ = self._make_record(trial, None, skipped, attempts)
             self._unread.pop(trial.key, None)
             await self.sink.append(record)
 
@@ -436,7 +436,7 @@ class Runner:
         else:
             score = result
 
-        record, score = self._record(trial, answer, score, attempts)
+        record, score = self._make_record(trial, answer, score, attempts)
         self._unread.pop(trial.key, None)
         self.budget.add_judge_cost(record.judge_usd)
         if trial.asked in self.answers:
@@ -451,12 +451,12 @@ class Runner:
         self.outcome.decided |= self.decides is not None and self.decides(record)
         return record
 
-    def _record(
+    def _make_record(
         self, trial: Trial, answer: Answer | None, score: Score | Unmeasured, attempts: int
     ) -> tuple[Record, Score | Unmeasured]:
-        """Return the trial's record, with its score or failure.
+        """Return a trial's record, and the score or failure that it holds.
 
-        A score or an answer that fits into no record is a failure of its own.
+        If the score or the answer does not fit into a record, a failure takes its place.
         """
         try:
             unread = self._unread.get(trial.key, NONE_UNREAD)
@@ -464,10 +464,10 @@ class Runner:
             record.line()
         except Exception as error:
             if isinstance(score, Score):
-                return self._record(trial, answer, failure_of(error, Failure.SCORER), attempts)
+                return self._make_record(trial, answer, failure_of(error, Failure.SCORER), attempts)
             if answer is None:
                 raise
-            return self._record(trial, None, failure_of(error, Failure.UNREADABLE), attempts)
+            return self._make_record(trial, None, failure_of(error, Failure.UNREADABLE), attempts)
         return record, score
 
     async def _score(self, trial: Trial, answer: Answer) -> Score | Unmeasured:

@@ -12,7 +12,7 @@ import platform
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -26,8 +26,8 @@ from needlemap.asking.canary import ask, send, unscored_questions
 from needlemap.asking.resume import (
     GRID_MODES,
     answers_in,
+    can_replace,
     check_reused,
-    is_replaced,
     scorer_about,
     set_aside,
     to_be_scored,
@@ -44,7 +44,7 @@ from needlemap.records.origin import is_ours, sign
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile, RunHaystack, RunTokenizer
 from needlemap.scorers import Scorer
-from needlemap.settings import Settings, written
+from needlemap.settings import Settings, run_file_settings
 from needlemap.settings.prices import Prices
 from needlemap.text import counted
 from needlemap.trials import requests, run_hash
@@ -72,6 +72,7 @@ class Session:
         layers: Parts of `todo`, by the trials' keys, each of which is asked before the next is
             started; None if only limits part it.
         decides: Whether a record that was just made is the last that is needed.
+        notes: The notes on models that were shown, by all sessions of a campaign.
     """
 
     experiment: Experiment
@@ -81,6 +82,7 @@ class Session:
     budget: Budget
     layers: tuple[frozenset[str], ...] | None = None
     decides: Callable[[Record], bool] | None = None
+    notes: set[str] = field(default_factory=set)
 
     @classmethod
     def open(cls, experiment: Experiment, path: str | Path) -> Session:
@@ -155,7 +157,7 @@ class Session:
                 stack.push_async_callback(model.close)
             await make_ready(scorer, self.experiment.trials[0], stack)
             writer = stack.enter_context(closing(Writer(self.folder)))
-            if is_replaced(self.folder, self.experiment):
+            if can_replace(self.folder, self.experiment):
                 set_aside(self.folder)
             # Look once more, now that nobody else writes: another run may have ended since `open`.
             waiting = {trial.key for trial in unscored(self.folder, self.experiment)}
@@ -163,8 +165,8 @@ class Session:
                 with self.budget.waiting():
                     await model.open(len(waiting), watcher.show_standing, watcher.show_event)
                 if note := check_context(self.experiment, self.todo, model):
-                    watcher.show_event(note)
-            writer.describe(about(self.experiment, self.folder, model))
+                    self._show_note(note, watcher)
+            writer.describe(make_run_file(self.experiment, self.folder, model))
             self.budget.read(self.folder)
             answers = answers_in(self.folder, self.todo)
             walk = self._walk([trial for trial in self.todo if trial.key in waiting])
@@ -191,7 +193,7 @@ class Session:
                 own_caches = await self._prepare(model, walks)
                 await runner.run(*walks, most=lanes, own_caches=own_caches)
             if stopped := runner.outcome.stopped:
-                run_file = about(self.experiment, self.folder, model)
+                run_file = make_run_file(self.experiment, self.folder, model)
                 writer.describe(run_file.model_copy(update={"stopped": stopped}))
             return runner.outcome
 
@@ -205,9 +207,10 @@ class Session:
         lanes = self.experiment.workers * (model.replicas if model else 1)
         if model is not None and model.slots is not None and model.slots < lanes:
             lanes = model.slots
-            watcher.show_event(
+            self._show_note(
                 f"note: the server has {counted(lanes, 'slot')}, so that many prompts are "
-                f"sent at a time, not --concurrency {settings.concurrency}"
+                f"sent at a time, not --concurrency {settings.concurrency}",
+                watcher,
             )
 
         walks = [laned(part, settings.mode, lanes, side) for part in self._parts(walk)]
@@ -215,6 +218,12 @@ class Session:
             [trial for part, _ in walks for trial in part if trial.asked not in runner.answers]
         )
         return walks, lanes
+
+    def _show_note(self, note: str, watcher: TrialObserver) -> None:
+        """Show a note on the model once, not again for each family, arm and block."""
+        if note not in self.notes:
+            self.notes.add(note)
+            watcher.show_event(note)
 
     async def _prepare(
         self, model: Model | None, walks: Sequence[tuple[Sequence[Trial], Lanes]]
@@ -231,7 +240,7 @@ class Session:
     def spent(self) -> Budget:
         """Return the limits, with what earlier starts have spent of them."""
         budget = replace(self.budget)
-        if self.done or not is_replaced(self.folder, self.experiment):
+        if self.done or not can_replace(self.folder, self.experiment):
             budget.read(self.folder)
         return budget
 
@@ -311,7 +320,11 @@ def marked(experiment: Experiment, walk: list[Trial]) -> list[Trial]:
 
 
 def make_model(settings: Settings) -> Model:
-    """Return the back end that the settings name, bound to its model. Raises SettingsError."""
+    """Return the back end that the settings name, bound to its model.
+
+    Raises SettingsError if the back end is unknown, or if dollars are limited and no price is
+    known.
+    """
     check_price(settings)
     return find_backend(settings.backend)(settings.model_name, **options_of(settings))
 
@@ -329,18 +342,11 @@ def check_context(experiment: Experiment, trials: Sequence[Trial], model: Model)
     vocabulary are estimates: those that the widest ratio of two vocabularies would let fit have
     only the note. So have prompts that exist already, which have no lengths to choose.
     """
-    context_tokens, settings = model.context_tokens, experiment.settings
+    context_tokens = model.context_tokens
     if context_tokens is None:
         return ""
-    if settings.seek is None:
-        needed_tokens = {
-            trial.cell.length_tokens: trial.prompt.asked_tokens + settings.most_tokens
-            for trial in trials
-        }
-    else:
-        # It seeks between two ends, and sends the longer one later, if at all.
-        lengths = experiment.grid.lengths
-        needed_tokens = {length: length for length in (min(lengths), max(lengths))}
+
+    needed_tokens = _needed_tokens(experiment, trials)
 
     def lengths_beyond(times: float) -> list[int]:
         """Return the lengths that do not fit if the server counts so many times our tokens."""
@@ -351,13 +357,15 @@ def check_context(experiment: Experiment, trials: Sequence[Trial], model: Model)
     too_long = lengths_beyond(1.0)
     if not too_long:
         return ""
-    refused = (
-        [] if experiment.ready else lengths_beyond(1.0 if experiment.counts_own else FEWEST_TIMES)
-    )
+
+    refused: list[int] = []
+    if not experiment.ready:
+        refused = lengths_beyond(1.0 if experiment.counts_own else FEWEST_TIMES)
     too_long = refused or too_long
 
     fitting_lengths = sorted(set(needed_tokens) - set(too_long))
-    if settings.seek is not None and fitting_lengths:
+    if experiment.settings.seek is not None and fitting_lengths:
+        # A seek takes two ends, and the longest end that fits is the context itself.
         fitting_lengths = [fitting_lengths[0], context_tokens]
     fitting = ",".join(f"{length}" for length in fitting_lengths)
     advice = f"Use --lengths {fitting}." if fitting else f"Use --lengths below {context_tokens:,}."
@@ -372,6 +380,21 @@ def check_context(experiment: Experiment, trials: Sequence[Trial], model: Model)
     if refused:
         raise SettingsError(f"{finding} {advice}")
     return f"note: {finding} {advice}"
+
+
+def _needed_tokens(experiment: Experiment, trials: Sequence[Trial]) -> dict[int, int]:
+    """Return the tokens that a context must have for the prompts of each length, by length.
+
+    A seek starts with two lengths, and sends the prompts of the longer one later, if at all.
+    """
+    settings = experiment.settings
+    if settings.seek is not None:
+        lengths = experiment.grid.lengths
+        return {length: length for length in (min(lengths), max(lengths))}
+    return {
+        trial.cell.length_tokens: trial.prompt.asked_tokens + settings.most_tokens
+        for trial in trials
+    }
 
 
 def check_price(settings: Settings) -> None:
@@ -397,24 +420,23 @@ def check_judge(experiment: Experiment) -> None:
         )
 
 
-def about(experiment: Experiment, folder: RunFolder, model: Model | None = None) -> RunFile:
-    """Return run.json: the resolved settings, versions, hashes, and the repeats of each cell.
+def make_run_file(experiment: Experiment, folder: RunFolder, model: Model | None = None) -> RunFile:
+    """Return the contents of run.json: settings, versions, hashes, and the repeats of each cell.
 
     Cells of earlier starts stay.
     """
     earlier = folder.run_file
-    expected: dict[tuple[int, float], set[int]] = defaultdict(set)
-    for repeat, cell in (place for trial in experiment.trials for place in trial.places):
-        expected[cell.length_tokens, cell.depth].add(repeat)
-    for length, depth, repeats in earlier.cells if earlier else ():
-        expected[length, depth].update(repeats)
-    where_known: dict[str, Any] = {
+    places = [place for trial in experiment.trials for place in trial.places]
+
+    # Left out of run.json if they are empty.
+    optional_fields: dict[str, Any] = {
         "shared": _shared(experiment, folder, earlier),
         "notes": list(experiment.notes),
         "depthless": experiment.task.depthless,
         "model_notes": list(model.notes if model else ()) or (earlier and earlier.model_notes),
         "earlier_scorers": earlier and earlier.earlier_scorers,
     }
+
     run_file = RunFile(
         schema=SCHEMA,
         kind=kind_of(folder.path),
@@ -423,19 +445,35 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
         python=platform.python_version(),
         packages=versions(),
         identity=run_hash(experiment.settings),
-        settings=written(experiment.settings) | _label_and_step(experiment.settings, earlier),
+        settings=run_file_settings(experiment.settings)
+        | _label_and_step(experiment.settings, earlier),
         tokenizer=RunTokenizer(
             name=experiment.tokenizer.name, fingerprint=experiment.tokenizer.fingerprint
         ),
         scorer=scorer_about(experiment.scorer),
         haystacks=[RunHaystack(name=name, sha256=sha256) for name, sha256 in experiment.haystacks],
-        cells=[
-            (length, depth, sorted(repeats))
-            for (length, depth), repeats in sorted(expected.items())
-        ],
-        **{name: value for name, value in where_known.items() if value},
+        cells=merged_cells(
+            earlier.cells if earlier else (),
+            ((cell.length_tokens, cell.depth, repeat) for repeat, cell in places),
+        ),
+        **{name: value for name, value in optional_fields.items() if value},
     )
     return sign(run_file)
+
+
+def merged_cells(
+    cells: Iterable[tuple[int, float, Sequence[int]]], places: Iterable[tuple[int, float, int]]
+) -> list[tuple[int, float, list[int]]]:
+    """Return run.json's cells with further trials, each a length, a depth and a repeat."""
+    repeats_by_cell = defaultdict[tuple[int, float], set[int]](set)
+    for length, depth, repeats in cells:
+        repeats_by_cell[length, depth].update(repeats)
+    for length, depth, repeat in places:
+        repeats_by_cell[length, depth].add(repeat)
+    return [
+        (length, depth, sorted(repeats))
+        for (length, depth), repeats in sorted(repeats_by_cell.items())
+    ]
 
 
 def _label_and_step(settings: Settings, earlier: RunFile | None) -> dict[str, Any]:

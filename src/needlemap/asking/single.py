@@ -8,15 +8,13 @@ folder holds is read once, and its run.json is written when it is opened and whe
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
 from needlemap.asking import Runner, TrialObserver
 from needlemap.asking.budget import Budget
 from needlemap.asking.pacer import Pacer
-from needlemap.asking.session import about
+from needlemap.asking.session import make_run_file, merged_cells
 from needlemap.models import Model
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import Record
@@ -62,15 +60,16 @@ class OpenFamily:
     def of(
         cls, step: Step, model: Model, budget: Budget, pacer: Pacer | None, scored: int
     ) -> OpenFamily:
-        """Open a family for its first trial.
+        """Return the family of a step, opened for its first trial.
 
-        pacer: of all families of one server. Raises NeedlemapError if another run holds the folder.
+        pacer: the one that all families of a server share. Raises NeedlemapError if another process
+        writes to the family's folder.
         """
         resolved = step.resolved
         writer = Writer(step.folder)
         try:
             experiment = Experiment.of(resolved, [step.trial], ())
-            writer.describe(about(experiment, step.folder, model))
+            writer.describe(make_run_file(experiment, step.folder, model))
             runner = Runner(
                 model=model,
                 scorer=resolved.scorer,
@@ -108,21 +107,6 @@ class OpenFamily:
     def close(self) -> None:
         """Write which cells the family has now, and release its folder."""
         with closing(self.writer):
-            run_file = about(Experiment.of(self.resolved, (), ()), self.folder)
+            run_file = make_run_file(Experiment.of(self.resolved, (), ()), self.folder)
             cells = merged_cells(run_file.cells, self.asked)
             self.writer.describe(run_file.model_copy(update={"cells": cells}))
-
-
-def merged_cells(
-    cells: Iterable[tuple[int, float, Sequence[int]]], asked: Iterable[tuple[int, float, int]]
-) -> list[tuple[int, float, list[int]]]:
-    """Return run.json's cells with those that were asked."""
-    repeats_by_cell = defaultdict[tuple[int, float], set[int]](set)
-    for length, depth, repeats in cells:
-        repeats_by_cell[length, depth].update(repeats)
-    for length, depth, repeat in asked:
-        repeats_by_cell[length, depth].add(repeat)
-    return [
-        (length, depth, sorted(repeats))
-        for (length, depth), repeats in sorted(repeats_by_cell.items())
-    ]

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from needlemap.asking.campaign import FullGrid
-from needlemap.asking.resume import first_at, scorer_about
+from needlemap.asking.resume import scorer_about
 from needlemap.asking.session import Session
 from needlemap.errors import SettingsError
 from needlemap.plan.summary import WalkedTrials
@@ -30,6 +30,7 @@ from needlemap.stats import (
     asks_same,
     by_place,
     latest_records,
+    place_label,
     place_of,
     places_of,
     prompt_of,
@@ -68,7 +69,9 @@ class Goal:
 
     @classmethod
     def of(cls, spec: str, scope: Scope = "these") -> Goal:
-        """Parse a goal as typed. Raises SettingsError.
+        """Parse a goal as typed.
+
+        Raises SettingsError if the text is not a goal.
 
         >>> Goal.of("no-worse-than runs/base:2.5")
         Goal(path='runs/base', margin=2.5, scope='these')
@@ -88,8 +91,8 @@ class Goal:
         return cls(match["path"], margin, scope)
 
 
-# Times that a trial that failed is asked again.
-AGAINS = 3
+# How often a run sends its failed trials again.
+MOST_RETRY_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,28 +190,37 @@ class PlannedPairs:
 
 
 class UntilDecided(FullGrid):
-    """Ends with a verdict, which is looked for after each piece of the planned pairs.
+    """Sends the planned pairs piece by piece until the verdict is known.
 
-    Raises NeedlemapError as these do.
+    Raises NeedlemapError as `Session.open` and `PlannedPairs.of` do.
     """
 
     def __init__(self, experiment: Experiment, path: Path) -> None:
         session = Session.open(experiment, path)
         self.planned = PlannedPairs.of(experiment)
-        self._rounds = 0
+        self._retry_rounds = 0
         super().__init__(self._in_layers(session))
 
     def next_session(self, scored: int) -> Session | None:
-        """Return the same trials once more if answers are lost and nothing is decided."""
-        experiment, folder = self.session.experiment, RunFolder(self.session.folder.path)
+        """Return a session that sends the failed trials again, or None at the end of the run.
+
+        The run ends once the verdict is known, no trial has failed, or failed trials were sent
+        again MOST_RETRY_ROUNDS times.
+
+        scored: not used here. `FullGrid.ask` passes it to every kind of run.
+        """
+        folder = RunFolder(self.session.folder.path)
         has_failures = any(not record.scored for record in latest_records(folder.records()))
-        if self.decided or not has_failures or self._rounds == AGAINS:
+        if self.decided or not has_failures or self._retry_rounds == MOST_RETRY_ROUNDS:
             return None
-        self._rounds += 1
-        return self._in_layers(Session.open(experiment, folder.path))
+        self._retry_rounds += 1
+        return self._in_layers(Session.open(self.session.experiment, folder.path))
 
     def _in_layers(self, session: Session) -> Session:
-        """Return the trials that are left, in layers, up to the verdict; none if it is known."""
+        """Return a session whose open trials are sent in layers, one for each piece.
+
+        The session stops at the verdict. It has no layers if the verdict is known already.
+        """
         records = session.folder.records() if session.done else ()
         self._read_records(session.experiment, records, session.todo)
         layers = () if self.decided else self.planned.layers(session.todo)
@@ -241,13 +253,14 @@ class UntilDecided(FullGrid):
         return self._places_by_hash.get(record.asked, () if record.second else (place_of(record),))
 
     def _update_verdict(self) -> None:
-        """Look for a verdict again if one more piece is whole."""
+        """Judge again if one more piece is whole, and note if the verdict is decided."""
         pieces = self.planned.pieces
         whole_pieces = self._whole_pieces
         while whole_pieces < len(pieces) and not self._waiting & set(pieces[whole_pieces]):
             whole_pieces += 1
         if whole_pieces == self._whole_pieces or self.decided:
             return
+
         self._whole_pieces = whole_pieces
         answered = {
             place: record for place, record in self._records.items() if place not in self._waiting
@@ -278,7 +291,7 @@ def _check(
     if different:
         raise SettingsError(
             f"'{path}' asked other prompts in {len(different)} trials "
-            f"({first_at(different[0])}), so they cannot be paired. {advice}"
+            f"(first: {place_label(different[0])}), so they cannot be paired. {advice}"
         )
 
 

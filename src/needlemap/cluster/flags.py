@@ -94,18 +94,16 @@ class CopiesFlags:
         """Return True if the model has copies elsewhere."""
         return bool(self.slurm or self.workers or self.cluster)
 
-    @property
-    def most(self) -> int:
-        """Return the largest number of copies at a time."""
-        return MOST
-
     def model(self, settings: Settings, run: Path) -> Model:
-        """Return the model whose copies answer. Raises SettingsError.
+        """Return the model whose copies answer.
+
+        Raises NeedlemapError if Dask is missing, and SettingsError if Slurm's jobs would have no
+        run folder.
 
         run: the folder where the copies keep their logs.
         """
         from needlemap.cluster.cluster import Cluster, dask_distributed
-        from needlemap.cluster.copies import make_replicas
+        from needlemap.cluster.pool import make_replicas
 
         # A missing package is reported before anything is written.
         dask_distributed()

@@ -23,7 +23,7 @@ from needlemap.models import Answer, Decoding, Model, Traits
 from needlemap.models.chat import Chat
 from needlemap.models.decoding import STOP_FIELDS, Stops, stop_strings
 from needlemap.models.model_files import ModelFiles
-from needlemap.models.thinking import opened_in, split_thinking
+from needlemap.models.thinking import ends_in_thought, split_thinking
 from needlemap.models.walk import Ids
 from needlemap.prompts import Prompt
 from needlemap.registry import checked
@@ -164,7 +164,7 @@ class LMDeployModel(Model):
             model=self.name,
             latency_s=perf_counter() - start_s,
         )
-        return split_thinking(answer, decoding, opened=opened_in(prompt))
+        return split_thinking(answer, decoding, opened=ends_in_thought(prompt))
 
     async def close(self) -> None:
         """Stop the engine, and free its memory."""

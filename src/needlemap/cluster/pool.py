@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from needlemap.asking.session import check_price, options_of
 from needlemap.cluster.cluster import Cluster
 from needlemap.cluster.replica import (
     Recipe,
@@ -26,12 +27,14 @@ from needlemap.cluster.replica import (
     report,
 )
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.models import LANE, Answer, Decoding, Model
+from needlemap.models import LANE, Answer, Decoding, Model, find_backend
 from needlemap.prompts import Prompt
 from needlemap.text.tokens import TokenText
 
 if TYPE_CHECKING:
     from distributed import Future
+
+    from needlemap.settings import Settings
 
 # How many replicas may be lost to one prompt.
 MOST_DEATHS = 3
@@ -143,7 +146,10 @@ class Replicas(Model):
         return await self._answer(prompt, decoding, given_answer=None)
 
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """Return how likely the model finds a given answer. Raises Unmeasured."""
+        """Return how likely the model finds a given answer.
+
+        Raises Unmeasured if no replica returns an answer.
+        """
         return await self._answer(prompt, decoding, given_answer=answer)
 
     async def close(self) -> None:
@@ -253,7 +259,10 @@ class Replicas(Model):
             raise self._problem
 
     async def _text_key(self, replica: Replica, text: TokenText) -> str:
-        """Return the key of a text that a replica holds, after sending it once. Raises Lost."""
+        """Return the key of a text that a replica holds, after sending it once.
+
+        Raises Lost if the replica is lost.
+        """
         if text not in replica.texts:
             replica.texts[text] = asyncio.create_task(self._send_text(replica, text))
         future = await asyncio.shield(replica.texts[text])
@@ -356,3 +365,22 @@ class Replicas(Model):
             self._loaded.add(name)
             self._loading.pop(address, None)
         self._changed.set()
+
+
+def make_replicas(settings: Settings, cluster: Cluster) -> Replicas:
+    """Return copies of the model that the settings name, in a cluster.
+
+    Raises SettingsError if the back end is unknown, or if dollars are limited and no price is
+    known.
+    """
+    check_price(settings)
+    options = options_of(settings)
+    traits = find_backend(settings.backend).traits(settings.model_name, options)
+    recipe = Recipe(
+        settings.backend,
+        settings.model_name,
+        options=options,
+        weights=traits.weights,
+    )
+    slots = 1 if traits.serial else settings.concurrency
+    return Replicas(recipe, cluster, slots=slots)

@@ -126,7 +126,7 @@ def load(recipe: Recipe) -> LoadedModel:
 
 
 def report(loaded: LoadedModel) -> ReplicaReport:
-    """Return how the loading went, for the process of the run."""
+    """Return the report on a loaded model, for the process of the run."""
     attributes = {
         name: getattr(loaded.model, name) for name in _REPORTED if hasattr(loaded.model, name)
     }

@@ -126,7 +126,7 @@ class Slurm(Jobs):
             check=False,
         )
         if process.returncode:
-            raise NeedlemapError(self._refusal(process.stderr))
+            raise NeedlemapError(self._refusal_message(process.stderr))
         array = process.stdout.strip().partition(";")[0]
         return [f"{array}_{number}" for number in range(count)]
 
@@ -159,7 +159,7 @@ class Slurm(Jobs):
         return "\n".join(["#!/bin/bash", *lines, f"exec {command}", ""])
 
     def _options(self) -> dict[str, str | None]:
-        """Return options of sbatch in the order of the script; None for one without a value."""
+        """Return options of sbatch in the order of the script, or None for one without a value."""
         options: dict[str, str | None] = {
             "job-name": "needlemap",
             "nodes": "1",
@@ -197,29 +197,34 @@ class Slurm(Jobs):
             options[name] = value if equals else None
         return options
 
-    def _refusal(self, message: str) -> str:
-        """Return sbatch's message for the user, with what the site would accept."""
+    def _refusal_message(self, message: str) -> str:
+        """Return a message on why sbatch refused the jobs, and on what the site would accept.
+
+        message: what sbatch printed.
+        """
         reasons = [
             re.sub(r"^sbatch: (error: )?(Batch job submission failed: )?", "", line)
             for line in message.splitlines()
             if line.startswith("sbatch: ")
         ]
         lower = message.lower()
+
         advice = ""
         if "partition" in lower:
-            advice = f"Partitions here: {', '.join(partitions()) or 'sinfo lists none'}."
+            advice = f"Partitions here: {', '.join(partition_labels()) or 'sinfo lists none'}."
         elif "qos" in lower:
             advice = f"QOS that you may use: {', '.join(qos_granted()) or 'sacctmgr lists none'}."
         elif "option" in lower:
             name = next((name for name in self._further_options() if f"--{name}" in message), "")
             if name:
                 advice = did_you_mean(name, sbatch_options()).partition(" Known:")[0]
+
         reason = "; ".join(reasons) or message.strip()
         return f"Slurm refused the jobs: {reason}. {advice}".rstrip()
 
 
 def output_of(*command: str) -> str | None:
-    """Return what a command prints, or None if it fails, is missing or does not answer."""
+    """Return what a command prints, or None if it is missing, fails or takes too long."""
     try:
         process = subprocess.run(
             command,
@@ -274,8 +279,8 @@ def state_of(word: str, reason: str = "") -> JobState:
     return JobState(Phase.ENDED if name in _ENDED else Phase.RUNNING, word)
 
 
-def partitions() -> list[str]:
-    """Return the site's partitions, and mark the default one and those that are not up."""
+def partition_labels() -> list[str]:
+    """Return the names of the site's partitions, with notes on the default one and those not up."""
     output = output_of("sinfo", "-h", "-o", "%P|%a") or ""
     labels = list[str]()
     for line in output.splitlines():

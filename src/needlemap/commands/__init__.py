@@ -40,6 +40,7 @@ def complete_models(incomplete: str) -> list[str]:
 
 
 def _priced_models(backend: str) -> list[str]:
+    """Return the models of a back end's vendor that have a known price."""
     from genai_prices.data import providers
 
     from needlemap.models import backend_or_default

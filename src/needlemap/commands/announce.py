@@ -8,7 +8,6 @@ time limit of a cluster or a container.
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,15 +19,15 @@ from typing import Any, Literal, Protocol, TypeVar
 from needlemap.asking import Outcome
 from needlemap.asking.budget import Budget, Reservation
 from needlemap.asking.canary import begins_twice, own_function_advice
-from needlemap.asking.resume import is_replaced, is_unanswered
+from needlemap.asking.resume import can_replace, is_unanswered
 from needlemap.asking.run import FamiliesToAsk
 from needlemap.asking.session import Session
 from needlemap.asking.until import PlannedPairs
-from needlemap.errors import Failure
+from needlemap.errors import Failure, SettingsError
 from needlemap.models import Model
 from needlemap.plan import by_length
 from needlemap.plan.estimate import notes_on
-from needlemap.plan.summary import judged_usd
+from needlemap.plan.summary import most_judge_usd
 from needlemap.records.folder import RunFolder
 from needlemap.reports.labels import tokens_label
 from needlemap.reports.renderers.json import to_json
@@ -40,7 +39,7 @@ from needlemap.settings import Settings
 from needlemap.settings.prices import price_source
 from needlemap.settings.suites import Chosen
 from needlemap.stats.verdicts import NO_RESULT, PASS, WRONG_SETTINGS, Verdict, exit_code
-from needlemap.text import counted, show, show_data, tell
+from needlemap.text import counted, show, show_json, tell
 from needlemap.trials.build import Experiment
 
 # Exit codes after SIGINT and SIGTERM: 128 + the signal's number, as in a shell.
@@ -66,6 +65,21 @@ class Shown(Protocol):
     @property
     def exit_zero(self) -> bool:
         """Return True to exit with 0 whatever the verdict."""
+
+
+def refuse_verdict_flags(typed: Shown, remedy: str) -> None:
+    """Raise SettingsError if a flag of a verdict was typed. For commands that give none.
+
+    remedy: the flags that ask for a verdict.
+    """
+    verdict_flags = {
+        "--junit": typed.junit is not None,
+        "--on-undecided": typed.on_undecided != "fail",
+        "--exit-zero": typed.exit_zero,
+    }
+    for flag, is_typed in verdict_flags.items():
+        if is_typed:
+            raise SettingsError(f"{flag} is of a verdict. Ask for one: {remedy}")
 
 
 def tell_rules(chosen: Chosen) -> None:
@@ -205,7 +219,7 @@ def _warnings(session: Session) -> Iterator[str]:
         yield f"warning: the question gives its answer away: {questions[0]}"
     if experiment.traits.render is not None and begins_twice(trials[0].prompt):
         yield "warning: prompts begin with the same token twice: does the template spell it?"
-    if not session.done and is_replaced(session.folder, experiment):
+    if not session.done and can_replace(session.folder, experiment):
         path = session.folder.path
         yield f"note: nothing was answered in the run that {path} held: it is replaced"
     misses = [abs(trial.prompt.off_by) for trial in trials if trial.prompt.off_by]
@@ -223,7 +237,7 @@ def _limit_lines(session: Session) -> list[str]:
     settings = experiment.settings
     budget = session.spent()
     most = session.most_reserved(session.unanswered)
-    judge_usd = judged_usd(experiment, session.todo)
+    judge_usd = most_judge_usd(experiment, session.todo)
     is_limited = settings.limit_usd is not None or settings.limit_tokens is not None
     if not (is_limited or experiment.traits.remote or judge_usd != 0):
         return []
@@ -249,7 +263,7 @@ def _limit_lines(session: Session) -> list[str]:
 
 def _certain_trials(session: Session, budget: Budget) -> int:
     """Return how many trials, shortest first, fit into the limits with answers of full length."""
-    judge_usd = judged_usd(session.experiment, session.todo[:1])
+    judge_usd = most_judge_usd(session.experiment, session.todo[:1])
     judge = Reservation(tokens=0, usd=judge_usd or 0.0)
     total = Reservation(tokens=0, usd=0.0)
     certain = 0
@@ -352,11 +366,6 @@ def say_stopped(why: str, path: Path) -> None:
     """Print why not all prompts were sent, and how to resume. why: '' if all were sent."""
     if why:
         tell(f"needlemap: not all was asked: {why.rstrip('.')}. {going_on(path)}")
-
-
-def show_json(document: Any) -> None:
-    """Print one JSON document."""
-    show_data(f"{json.dumps(document, indent=1, ensure_ascii=False)}\n")
 
 
 def show_finding(

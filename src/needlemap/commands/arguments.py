@@ -18,7 +18,7 @@ from typer.models import OptionInfo
 from needlemap.commands import complete_palettes, complete_presets, complete_runs, completion_of
 from needlemap.errors import SettingsError
 from needlemap.settings import MOST_AT_A_TIME, Settings
-from needlemap.settings.flags import Shown, flags_of, later, reader_of, taken
+from needlemap.settings.flags import Shown, flags_of, later, metavar_of, reader_of
 from needlemap.settings.older_names import translate
 from needlemap.untrusted import MOST_WHOLE
 
@@ -227,7 +227,7 @@ def _by_name(flag: inspect.Parameter) -> inspect.Parameter:
     """
     kind, flag_option = get_args(flag.annotation)
     if isinstance(flag_option, OptionInfo):
-        flag_option.metavar = flag_option.metavar or taken(kind)
+        flag_option.metavar = flag_option.metavar or metavar_of(kind)
     if kind is bool and flag_option.default is ...:
         # Typer keeps a flag's first name here.
         flag_option.default = f"--{flag.name.replace('_', '-')}"
@@ -394,12 +394,12 @@ class MoreReportFlags:
 
     @property
     def alone(self) -> str:
-        """Return the flag that makes a report of its own of all runs; '' if it is not typed."""
+        """Return the flag that makes a report of its own of all runs, or '' if it is not typed."""
         return ""
 
     @property
     def elsewhere(self) -> str:
-        """Return the flag that sends runs to another place; '' if it is not typed."""
+        """Return the flag that sends runs to another place, or '' if it is not typed."""
         return ""
 
     def report(self, runs: Sequence[Path], typed: ReportFlags) -> None:

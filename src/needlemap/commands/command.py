@@ -80,9 +80,10 @@ class Command:
 def declared(
     commands: dict[str, Command], *, name: str = "", **fields: Any
 ) -> Callable[[Function], Function]:
-    """Declare the decorated function as a command, under its own name if none is given.
+    """Return a decorator that declares a function as a command.
 
-    commands: the command is added to these. fields: further fields of `Command`.
+    commands: the commands to which it is added. name: the command's name; '' for the function's.
+    fields: further fields of `Command`.
     """
 
     def declare(function: Function) -> Function:

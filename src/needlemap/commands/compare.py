@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from needlemap.commands.announce import show_finding
+from needlemap.commands.announce import refuse_verdict_flags, show_finding
 from needlemap.commands.arguments import CompareFlags, is_address
 from needlemap.errors import SettingsError
 from needlemap.records.families import families_of
 from needlemap.reports.comparison import comparison_report
 from needlemap.reports.pairing import compare_runs, load_any
 from needlemap.stats.comparison import Comparison
-from needlemap.stats.looks import Scope
-from needlemap.stats.verdicts import FAIL, PASS, Verdict, Word
-from needlemap.text import printable, tell
-
-
-def scope_of(typed: str) -> Scope:
-    """Return the scope of a typed word, which is one of two."""
-    return "new" if typed == "new" else "these"
+from needlemap.stats.verdicts import FAIL, PASS, Verdict, row_word
+from needlemap.text import counted, printable, tell
 
 
 def points_of(typed: CompareFlags) -> float | None:
@@ -36,18 +30,9 @@ def points_of(typed: CompareFlags) -> float | None:
         raise SettingsError(
             f"--fail-if-answers-differ is in percent, from 0 to 100, got {percent:g}."
         )
-    if points is not None or percent is not None:
-        return points
-
-    verdict_flags = {
-        "--junit": typed.junit is not None,
-        "--on-undecided": typed.on_undecided != "fail",
-        "--exit-zero": typed.exit_zero,
-    }
-    for flag, is_typed in verdict_flags.items():
-        if is_typed:
-            raise SettingsError(f"{flag} is of a verdict. Ask for one: --margin 2")
-    return None
+    if points is None and percent is None:
+        refuse_verdict_flags(typed, "--margin 2")
+    return points
 
 
 def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
@@ -82,7 +67,7 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
         families_b,
         run_pairs=runs,
         margin=points,
-        wanted=scope_of(typed.scope),
+        wanted=typed.scope,
         sequential=typed.sequential,
         noise=noise,
     )
@@ -94,7 +79,10 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
 
 
 def same_answers(comparison: Comparison, most_percent: float) -> Verdict:
-    """Return PASS if at most `most_percent` of the answers differ, else FAIL.
+    """Return PASS if at most `most_percent` of the answers differ, and FAIL if more do.
+
+    Prompts of which the first run has no answer, or that one run was not sent yet, count as they
+    may have gone: if they could make it the other word, it is SUSPECT or NOT ENOUGH DATA.
 
     Raises SettingsError if there are no answers.
     """
@@ -102,14 +90,25 @@ def same_answers(comparison: Comparison, most_percent: float) -> Verdict:
     if not pairs:
         raise SettingsError("--fail-if-answers-differ needs answers, and the first run has none.")
     differing = sum(cell.differing for cell in comparison.answers)
-    percent = 100 * differing / pairs
-    word: Word = FAIL
+    only_second = sum(cell.only_second for cell in comparison.answers)
+    unsent = sum(cell.unsent for cell in comparison.answers)
+    unknown = only_second + unsent
     # A share that rounding alone puts above the bound passes.
-    if percent <= most_percent + 1e-9:
-        word = PASS
+    most_share = most_percent / 100 + 1e-11
+    word = row_word(
+        fails=differing / (pairs + unknown) > most_share,
+        passes=(differing + unknown) / (pairs + unknown) <= most_share,
+        points=differing / pairs > most_share or only_second > 0,
+    )
+    evidence = [f"{differing:,} of {pairs:,} pairs"]
+    if only_second:
+        evidence.append(f"{counted(only_second, 'prompt')} that B alone answered")
+    if unsent:
+        evidence.append(f"{counted(unsent, 'prompt')} not sent to both")
     return Verdict(
         word,
-        f"{percent:.1f} % of the answers differ, allowed {most_percent:g}",
-        evidence=f"{differing:,} of {pairs:,} pairs",
+        f"{100 * differing / pairs:.1f} % of the answers differ, allowed {most_percent:g}",
+        evidence=", ".join(evidence),
         scope="these prompts",
+        next="" if word in (PASS, FAIL) else "resume both runs until all is answered",
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from needlemap.commands.announce import show_json, tell_notes, tell_rules
+from needlemap.commands.announce import tell_notes, tell_rules
 from needlemap.commands.arguments import PlanFlags
 from needlemap.files import refuse_link
 from needlemap.grid import percent
@@ -20,7 +20,7 @@ from needlemap.reports.plan_report import plan_report
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import show_report
 from needlemap.settings.suites import Chosen, only_model
-from needlemap.text import show_data, tell
+from needlemap.text import show_data, show_json, tell
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 

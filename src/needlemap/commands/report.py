@@ -11,15 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from needlemap.commands.announce import show_json
 from needlemap.commands.arguments import MoreReportFlags, ReportFlags
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.files import is_run_folder
+from needlemap.files import is_run_folder, write_report
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_run
 from needlemap.records.results import ResultsReader, reader_of
 from needlemap.reports import points_wide
-from needlemap.reports.figures import FIGURES, KINDS
+from needlemap.reports.figures.drawing import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.goldens import check_size, size_label
 from needlemap.reports.kept import finding_report
@@ -27,7 +26,6 @@ from needlemap.reports.page.summary import pause_garbage_collector, write_page
 from needlemap.reports.pairing import margin_share
 from needlemap.reports.renderers import markdown
 from needlemap.reports.renderers.json import to_json
-from needlemap.reports.renderers.text import show_report
 from needlemap.reports.report import Heat, Report
 from needlemap.reports.run_notes import cache_lines
 from needlemap.reports.run_report import run_report, runs_below
@@ -36,7 +34,7 @@ from needlemap.reports.suite_report import fields_of, models_report, suite_repor
 from needlemap.reports.summary import FAMILY_RULES, read_families
 from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
 from needlemap.stats.effective import RULES, parse_rules
-from needlemap.text import printable, show, tell
+from needlemap.text import printable, show, show_json, tell
 
 # How many notes on files that were left out are printed.
 _MOST_NOTES = 3
@@ -109,6 +107,14 @@ def report_command(
             tell(line)
 
 
+def _show_report(report: Report) -> None:
+    """Print a report."""
+    # Imported here, because files need no Rich.
+    from needlemap.reports.renderers.text import show_report
+
+    show_report(report)
+
+
 def _is_page(out: Path | None) -> bool:
     return out is not None and out.suffix.lower() == ".html"
 
@@ -134,7 +140,7 @@ def _write_file(
 def _show(paths: Sequence[Path], typed: ReportFlags, added: Sequence[MoreReportFlags]) -> None:
     """Print tables of several models and of several families, and maps of all other runs."""
     if len(paths) > 1 and all(map(is_run_folder, paths)):
-        show_report(models_report(paths))
+        _show_report(models_report(paths))
         show("")
     runs = _load_plain_runs(paths, typed)
     rules = _rules(typed, FAMILY_RULES)
@@ -143,7 +149,7 @@ def _show(paths: Sequence[Path], typed: ReportFlags, added: Sequence[MoreReportF
             show_families(families_of(run), rules)
     suites, other_runs = suites_in([run for run in runs if isinstance(run, Loaded)])
     for families, suite_runs in suites:
-        show_report(suite_report(families, suite_runs, rules))
+        _show_report(suite_report(families, suite_runs, rules))
     _draw(_with_titles(other_runs, added), typed)
 
 
@@ -262,7 +268,7 @@ def _run_fields(path: Path, rules: tuple[str, ...] | None) -> dict[str, Any]:
 def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> None:
     """Print the table of a run with several families, or the report of its ab or check."""
     runs = read_families(families)
-    show_report(finding_report(families, runs) or suite_report(families, runs, rules))
+    _show_report(finding_report(families, runs) or suite_report(families, runs, rules))
 
 
 def folders_of(paths: Sequence[Path]) -> list[Path]:
@@ -306,7 +312,7 @@ def _load_runs(paths: Sequence[Path], typed: ReportFlags) -> list[Loaded]:
 def _draw(runs: Sequence[Loaded], typed: ReportFlags) -> None:
     for run in runs:
         heat = Heat(run.map, typed.palette, typed.map)
-        show_report(run_report(run, _rules(typed), heat))
+        _show_report(run_report(run, _rules(typed), heat))
         if not seeks(run):
             for line in cache_lines(run.records):
                 tell(line)
@@ -345,6 +351,9 @@ def _write_runs(runs: Sequence[Loaded | Path], out: Path, typed: ReportFlags) ->
     )
     if figure.why_not:
         tell(f"no map of the difference: {figure.why_not}")
+    if out.suffix.lower() == MARKDOWN and figure.sought:
+        texts = [markdown.to_markdown(run_report(run, _rules(typed))) for run in loaded_runs]
+        return write_report(out, "\n".join(texts).encode())
     drawing = draw(figure, points_wide(typed.width))
     if out.suffix.lower() == MARKDOWN and figure.runs:
         return write_markdown(figure, drawing, out)

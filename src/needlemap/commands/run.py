@@ -30,7 +30,7 @@ from needlemap.commands.announce import (
     families_line,
     interrupted,
     next_line,
-    show_json,
+    refuse_verdict_flags,
     tell_model_notes,
     tell_rules,
     terminable,
@@ -55,7 +55,7 @@ from needlemap.reports.run_notes import ended_lines, judge_lines, usage_lines
 from needlemap.reports.run_report import map_report
 from needlemap.reports.seek_report import asked_line, length_line
 from needlemap.reports.suite_report import fields_of, models_report
-from needlemap.settings import Settings
+from needlemap.settings import MOST_AT_A_TIME, Settings
 from needlemap.settings.suites import Chosen
 from needlemap.stats.seek import result_of_run
 from needlemap.stats.verdicts import (
@@ -66,7 +66,7 @@ from needlemap.stats.verdicts import (
     most_serious,
 )
 from needlemap.sync import run_coroutine
-from needlemap.text import show, tell
+from needlemap.text import show, show_json, tell
 
 
 class Copies(Protocol):
@@ -79,10 +79,6 @@ class Copies(Protocol):
     @property
     def dry_run(self) -> bool:
         """Return True to print what would start the copies, and start nothing."""
-
-    @property
-    def most(self) -> int:
-        """Return the largest number of copies at a time."""
 
     def model(self, settings: Settings, run: Path) -> Model:
         """Return the model whose copies answer. run: the folder where they keep their logs."""
@@ -129,19 +125,8 @@ def _check(typed: RunFlags, chosen_by_model: Mapping[str, Chosen]) -> None:
         )
     if judges and first.until:
         raise SettingsError("--fail-under and --until ask for two verdicts. Give one.")
-    if first.seek is not None and len(chosen_by_model) > 1:
-        raise SettingsError("--seek is for one model at a time. Give one --model.")
-    if judges or first.until:
-        return
-
-    verdict_flags = {
-        "--junit": typed.junit is not None,
-        "--on-undecided": typed.on_undecided != "fail",
-        "--exit-zero": typed.exit_zero,
-    }
-    for flag, is_typed in verdict_flags.items():
-        if is_typed:
-            raise SettingsError(f"{flag} is of a verdict. Ask for one: --fail-under or --until.")
+    if not judges and not first.until:
+        refuse_verdict_flags(typed, "--fail-under or --until.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +155,7 @@ class _Command:
         codes = dict[str, int]()
         for name, chosen in self.chosen_by_model.items():
             codes[name] = 0
-            prompts = _rehearse_model(chosen, self.path / name, most=copies.most)
+            prompts = _rehearse_model(chosen, self.path / name)
             show(copies.script(self.path / name, max(1, prompts)))
         return self._end_models(codes)
 
@@ -283,11 +268,11 @@ def model_of(copies: Copies | None, settings: Settings, run: Path) -> Model:
     return copies.model(settings, run)
 
 
-def _rehearse_model(chosen: Chosen, path: Path, most: int) -> int:
+def _rehearse_model(chosen: Chosen, path: Path) -> int:
     """Print and raise what a run would, and return how many trials are left to send.
 
-    For several families this is the largest number of one family, or `most` if it is not known
-    before their prompts are built.
+    For several families this is the largest number of one family. One whose number is not known
+    before its prompts are built counts as enough for any number of copies.
     """
     if not chosen.suite:
         session = open_family(chosen.first, path).session
@@ -298,7 +283,7 @@ def _rehearse_model(chosen: Chosen, path: Path, most: int) -> int:
     for name, settings in chosen.families.items():
         ahead = look_ahead(settings, path / name)
         if ahead.trials is None:
-            counts.append(most)
+            counts.append(MOST_AT_A_TIME)
         else:
             counts.append(ahead.trials - (ahead.scored or 0))
     return max(counts)

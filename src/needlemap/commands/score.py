@@ -32,6 +32,7 @@ from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import load_run
 from needlemap.records.origin import CheckedRun, check_origin, sign
 from needlemap.records.record import Record
+from needlemap.reports.page.payload import value_text
 from needlemap.reports.run_notes import judge_lines
 from needlemap.scorers import Score, Scorer, find_scorer, rule_of
 from needlemap.secrets import raised_by
@@ -88,11 +89,19 @@ def _score_run(run: CheckedRun, scorer: str, options: dict[str, Any], out: Path 
     result = "nothing is left to score"
     if records:
         result = f"{counted(scored, 'answer')} scored anew"
-    tell("\n".join([f"{result}, scorer {scorer}; nothing was asked", *judge_lines(records)]))
-    if out is None and previous_scorer != run.folder.about().scorer:
+    name = scorer
+    kept_options = experiment.settings.scorer_options
+    if kept_options and not options:
+        texts = [f"{key}={value_text(key, value)}" for key, value in kept_options.items()]
+        name = f"{scorer} with the run's options {', '.join(texts)}"
+    tell("\n".join([f"{result}, scorer {name}; nothing was asked", *judge_lines(records)]))
+    current_scorer = run.folder.about().scorer
+    # A rule of an earlier version cannot be had again.
+    is_one_scorer = previous_scorer.is_same(current_scorer)
+    if out is None and not (is_one_scorer or previous_scorer.is_by_another_rule(current_scorer)):
         tell(
             f"report, compare and a resume of {path} go by these scores from now on. "
-            f"To go back: {how_to_score(str(path), previous_scorer)}"
+            f"To go back: {how_to_score(str(path), previous_scorer, now=current_scorer)}"
         )
     show_result(experiment.settings, load_run(out or path))
     return exit_code(PASS if scored == len(records) else NO_RESULT)
@@ -281,11 +290,16 @@ def _text(row: dict[str, Any], names: tuple[str, ...]) -> str:
 
 
 def with_scorer(run: CheckedRun, scorer: str, options: Mapping[str, Any]) -> Experiment:
-    """Return a run's experiment with another scorer.
+    """Return a run's experiment with another scorer, or with its own by today's rule.
+
+    options: of the scorer. If there are none, the run's own scorer keeps the run's.
 
     Raises NeedlemapError if the prompts cannot be rebuilt.
     """
-    settings = run.settings(scorer=scorer, scorer_options=dict(options))
+    changes: dict[str, Any] = {"scorer": scorer, "scorer_options": dict(options)}
+    if not options and scorer == run.about.scorer.name:
+        del changes["scorer_options"]
+    settings = run.settings(**changes)
     settings = with_cells(settings, run.about.cells)
     experiment = prepare(settings, asked=False)
     if experiment.scorer.passes:

@@ -150,10 +150,12 @@ def files_like(folder: Path, pattern: str) -> list[Path]:
 
 
 def source_of(path: str, before: str | None = None) -> str:
-    """Return the source that a path means if none is named.
+    """Return the kind of haystack that a path means if no kind is named.
 
-    A folder of JSON Lines and of nothing else that could be read means 'jsonl', as one such file
-    does. before: the source that was named earlier, which may stay.
+    A file of JSON Lines means 'jsonl', and so does a folder that holds nothing else that could be
+    read.
+
+    before: the kind that was named earlier. Any but 'generated', 'folder' and 'hub' stays.
     """
     place = Path(path).expanduser()
     if before == "hub":
@@ -209,10 +211,9 @@ class JsonLines(Source):
     broken line with file and line number.
     """
 
-    def __init__(self, path: str, *, file_list: Sequence[str] = (), field: str = "text") -> None:
+    def __init__(self, path: str, *, file_list: Sequence[str] = ()) -> None:
         self.path = Path(path).expanduser()
         self.name = f"jsonl/{self.path.name}"
-        self.field = field
         self._files = _files(self.path, file_list)
 
     def documents(self, first: int = 0) -> Iterator[Document]:
@@ -233,11 +234,10 @@ class JsonLines(Source):
                 start = stop + 1
                 number += 1
                 if line:
-                    document = line_text(line, file, number=number, field=self.field)
-                    yield Document(f"{file.name}:{number}", document)
+                    yield Document(f"{file.name}:{number}", line_text(line, file, number))
 
 
-def line_text(line: str, file: Path, number: int, field: str = "text") -> str:
+def line_text(line: str, file: Path, number: int) -> str:
     """Return the text of one JSON line. Raises HaystackError with the file and the line."""
     try:
         row = read_json(line.strip())
@@ -247,23 +247,21 @@ def line_text(line: str, file: Path, number: int, field: str = "text") -> str:
         ) from error
     except ValueError:
         raise HaystackError(f"{file}, line {number}: no JSON that can be read.") from None
-    if not isinstance(row, dict) or not isinstance(row.get(field), str):
-        raise HaystackError(
-            f"{file}, line {number}: no text in field '{field}'.{_hint(row, field, file)}"
-        )
-    return whole_characters(row[field])
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+        raise HaystackError(f"{file}, line {number}: no text in field 'text'.{_hint(row, file)}")
+    return whole_characters(row["text"])
 
 
-def _hint(row: Any, field: str, file: Path) -> str:
+def _hint(row: Any, file: Path) -> str:
     """Return what to type if the text is in another field: the one with the longest text."""
     texts = {}
     if isinstance(row, dict):
         texts = {name: value for name, value in row.items() if isinstance(value, str)}
     names = [name for name in texts if _NAME.fullmatch(name)]
     if not names:
-        return f' Each line is to be as {{"{field}": "a document"}}.'
+        return ' Each line is to be as {"text": "a document"}.'
     longest = max(names, key=lambda name: len(texts[name]))
-    return f" Is it '{longest}'? Type: jq -c '{{{field}: .{longest}}}' '{file}' > texts.jsonl"
+    return f" Is it '{longest}'? Type: jq -c '{{text: .{longest}}}' '{file}' > texts.jsonl"
 
 
 def _files(path: Path, file_list: Sequence[str]) -> list[Path]:
@@ -292,19 +290,12 @@ class Hub(JsonLines):
     hand.
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        file_list: Sequence[str] = (),
-        field: str = "text",
-        revision: str | None = None,
-    ) -> None:
-        super().__init__(str(_fetch(path, file_list, revision)), file_list=file_list, field=field)
+    def __init__(self, path: str, *, file_list: Sequence[str] = ()) -> None:
+        super().__init__(str(_fetch(path, file_list)), file_list=file_list)
         self.name = f"hub/{path}"
 
 
-def _fetch(repository: str, file_list: Sequence[str], revision: str | None) -> Path:
+def _fetch(repository: str, file_list: Sequence[str]) -> Path:
     try:
         import huggingface_hub as hub
     except ImportError as error:
@@ -316,7 +307,6 @@ def _fetch(repository: str, file_list: Sequence[str], revision: str | None) -> P
         hub.snapshot_download,
         repository,
         repo_type="dataset",
-        revision=revision,
         allow_patterns=patterns,
         etag_timeout=10,
     )

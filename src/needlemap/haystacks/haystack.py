@@ -185,7 +185,7 @@ def _ordered(source: Source, order: str, seed: int, repeat: int) -> Iterator[Doc
 
 
 def shuffled(listed: list[Any], order: str, seed: int, repeat: int) -> list[Any]:
-    """Shuffle documents, or the numbers of a source's parts, for a repeat, and return them.
+    """Shuffle documents, or the numbers of a source's parts, in place, and return them.
 
     order: 'shuffled', or 'cumulative': repeat k shuffles the order of repeat k - 1, with seed k.
 
@@ -234,9 +234,9 @@ def _text(
 
 
 def _refuse_losing(tokenizer: Tokenizer, size: int, tokens: int) -> None:
-    """Raise HaystackError for a vocabulary that drops nearly all of a text: no text is enough.
+    """Raise HaystackError if a vocabulary drops nearly all of a text, so that no text is enough.
 
-    size: bytes that were read. tokens: what became of them.
+    size: the bytes that were read. tokens: how many tokens they have.
     """
     if size > _LONGEST_TOKEN * (tokens + 1):
         raise HaystackError(
@@ -249,11 +249,12 @@ def _refuse_losing(tokenizer: Tokenizer, size: int, tokens: int) -> None:
 def _token_by_token(
     documents: Iterator[Document], tokenizer: Tokenizer, tokens_needed: int
 ) -> TokenText:
+    """Return the tokens of documents, each tokenised by itself, until there are enough."""
     texts = []
     tokens = 0
     size = 0
     for document in documents:
-        text, document_bytes = _tokenised(document, tokenizer, tokens_needed - tokens)
+        text, document_bytes = _tokenise_start(document, tokenizer, tokens_needed - tokens)
         texts.append(text)
         tokens += len(text)
         _refuse_losing(tokenizer, size, tokens=tokens)
@@ -263,23 +264,28 @@ def _token_by_token(
     return join(texts)
 
 
-def _tokenised(document: Document, tokenizer: Tokenizer, needed: int) -> tuple[TokenText, int]:
-    """Return a document tokenised by itself, and how many bytes of it were read.
+def _tokenise_start(
+    document: Document, tokenizer: Tokenizer, tokens_needed: int
+) -> tuple[TokenText, int]:
+    """Return the start of a document as tokens, and how many bytes of it were read.
 
-    Of a long document, read more and more until it is enough.
+    The start has the tokens that are needed, or is the whole document.
     """
     text = join(())
     pieces: list[bytes] = []
     size = 0
+    # All that was read is tokenised anew each time, so the size doubles from one time to the next.
     next_size = 0
     for part, is_last in _parts(document.text):
         pieces.append(part.encode())
         size += len(pieces[-1])
-        if is_last or size >= next_size:
-            text = tokenizer.index(b"".join(pieces))
-            next_size = 2 * size
-            if len(text) >= needed + _SPARE:
-                break
+        if not is_last and size < next_size:
+            continue
+
+        text = tokenizer.index(b"".join(pieces))
+        next_size = 2 * size
+        if len(text) >= tokens_needed + _SPARE:
+            break
     return text, size
 
 

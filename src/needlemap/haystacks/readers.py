@@ -160,7 +160,10 @@ class Process:
         self._running: subprocess.Popen[bytes] | None = None
 
     def text(self, kind: str, data: bytes) -> bytes:
-        """Return a document's text as UTF-8. Raises Unreadable."""
+        """Return a document's text as UTF-8.
+
+        Raises Unreadable if the document cannot be read within the limits.
+        """
         with self._lock:
             process = self._running or self._start()
             timer = Timer(seconds_left(self._wait_s), process.kill)

@@ -25,7 +25,7 @@ from needlemap.allowance import LIMIT_HEADERS, read_allowance
 from needlemap.deadline import TimeUp, call_within
 from needlemap.errors import SettingsError, Spent, Unmeasured
 from needlemap.http import faults
-from needlemap.http.compatible import HEADERS, KEY, is_deployment, joined
+from needlemap.http.compatible import HEADERS, KEY, is_deployment, join_address
 from needlemap.http.events import StreamedReply, is_stream, words_of
 from needlemap.http.wording import message_of
 from needlemap.secrets import Secrets, hidden, scrub
@@ -116,7 +116,7 @@ def _is_address(url: str) -> bool:
 
 
 def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -> str:
-    """Return the key in the environment; '' if there is none and the server does not need one.
+    """Return the key in the environment, or '' if there is none and the server does not need one.
 
     Raises SettingsError if the provider's own host needs a key and there is none.
     """
@@ -129,7 +129,7 @@ def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -
 
 
 def from_environment(variable: str) -> str:
-    """Return a key or another header's value from the environment; '' for none.
+    """Return a key or another header's value from the environment, or '' for none.
 
     Raises SettingsError for characters that no header holds.
     """
@@ -315,12 +315,12 @@ class _JsonClient:
 
         # Gemini puts an error into a list.
         if isinstance(body, list) and len(body) == 1 and isinstance(body[0], dict):
-            failure = faults.from_reply(body[0], server)
+            failure = faults.failure_in_reply(body[0], server)
             if failure is not None:
                 raise failure
         if not isinstance(body, dict):
             raise faults.unreadable("The reply is no JSON object", self._secrets.hide(text))
-        failure = faults.from_reply(body, server)
+        failure = faults.failure_in_reply(body, server)
         if failure is not None:
             raise failure
         return body
@@ -357,7 +357,9 @@ class JsonClient(_JsonClient):
         self._client = self._opened(httpx.AsyncClient, limits=pool)
 
     async def ask(self, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
-        """Return one answer. Raise Unmeasured.
+        """Return one answer.
+
+        Raises Unmeasured if the server returns no answer.
 
         read: makes it of a reply's JSON object and its seconds.
         """
@@ -369,7 +371,7 @@ class JsonClient(_JsonClient):
             if not failure.misplaced or not self._version or has_version:
                 raise
 
-        versioned_url = joined(base_url, self._version)
+        versioned_url = join_address(base_url, self._version)
         answer = await self._once(versioned_url, path, body, timeout_s, read)
         # Another lane may have found it meanwhile. One note is enough.
         if self.base_url == versioned_url:
@@ -379,13 +381,15 @@ class JsonClient(_JsonClient):
         return replace(answer, note=note)
 
     async def look_up(self, path: str, body: bytes | None, timeout_s: float) -> dict[str, Any]:
-        """Return a reply's JSON object from an address outside /v1. Raise Unmeasured.
+        """Return a reply's JSON object from an address outside /v1.
+
+        Raises Unmeasured if the server returns no such object.
 
         body: None for a GET.
         """
         root = self.base_url.removesuffix("/v1")
         try:
-            url = joined(root, path)
+            url = join_address(root, path)
             return self.object_in(await self._send(url, body, timeout_s, root), root)
         except Unmeasured as failure:
             self.hide(failure)
@@ -394,13 +398,16 @@ class JsonClient(_JsonClient):
     async def _once(
         self, base_url: str, path: str, body: bytes, timeout_s: float, read: Reader
     ) -> Answer:
-        """Return one answer from one address. Raise Unmeasured."""
+        """Return one answer from one address.
+
+        Raises Unmeasured if the server returns no answer.
+        """
         start = perf_counter()
         # The limits in a reply are those of the moment at which the request was sent.
         sent_s = time()
         first_token_s: float | None = None
         try:
-            reply = await self._send(joined(base_url, path), body, timeout_s, base_url)
+            reply = await self._send(join_address(base_url, path), body, timeout_s, base_url)
             latency_s = perf_counter() - start - reply.listened_s
             streamed = reply.streamed
             if streamed is not None:
@@ -492,7 +499,7 @@ class SyncJsonClient(_JsonClient):
 
         client = self._client or self._opened(httpx.Client)
         self._client = client
-        url = joined(self.base_url, path)
+        url = join_address(self.base_url, path)
 
         def stream_reply() -> HttpReply:
             """Run in a thread.
@@ -526,7 +533,10 @@ class _Body:
     """A body that is read in pieces. Raises Unmeasured for one that is over the limit."""
 
     def __init__(self, response: Response, most: int) -> None:
+        from needlemap.http.framing import framing_of
+
         self._response, self._data = response, bytearray()
+        self._framing = framing_of(response)
         self._most, self._size = most, 0
         self._media_type = response.headers.get("content-type", "")
         self._is_stream: bool | None = None if response.is_success else False
@@ -551,7 +561,8 @@ class _Body:
             self._data += piece
             piece = self._start_stream()
         if self._streamed is not None:
-            self._streamed.feed(piece, perf_counter())
+            # The last pieces came before the connection was listened to.
+            self._streamed.feed(piece, perf_counter() - self._framing.listened_s)
         return True
 
     def _start_stream(self) -> bytes:
@@ -568,9 +579,7 @@ class _Body:
 
     def reply(self) -> HttpReply:
         """Return the reply. Raise Unmeasured if it may not be the answer to this request."""
-        from needlemap.http.framing import framing_of
-
-        framing = framing_of(self._response)
+        framing = self._framing
         # JSON is UTF-8, whatever a header says.
         text = words_of(self._data.decode("utf-8-sig", "replace"))
         if framing.doubt:

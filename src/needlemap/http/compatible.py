@@ -92,7 +92,9 @@ PROVIDERS = (
 
 
 def flags_of(prefix: str, name: str) -> str | None:
-    """Return the flags that ask another tool's PREFIX/NAME here; None for an unknown provider.
+    """Return the flags that name a model of another tool, PREFIX/NAME, in needlemap.
+
+    If the prefix is not the name of a known provider, the result is None.
 
     >>> flags_of("ollama", "qwen3")
     '--model openai/qwen3 --base-url http://127.0.0.1:11434/v1'
@@ -100,35 +102,37 @@ def flags_of(prefix: str, name: str) -> str | None:
     for provider in PROVIDERS:
         if prefix.casefold() in provider.prefixes:
             key = f" --model-options key_env={provider.key}" if provider.key else ""
-            return f"--model {served(name)} --base-url {provider.address}{key}"
+            return f"--model {served_model(name)} --base-url {provider.address}{key}"
     return None
 
 
-def served(name: str = "NAME") -> str:
-    """Return a served model as `--model` takes it.
+def served_model(name: str = "NAME") -> str:
+    """Return the value of `--model` for a model that a server of this API lists.
 
-    >>> served("qwen3")
+    name: the model's name as the server spells it, or a word that stands for it in a message.
+
+    >>> served_model("qwen3")
     'openai/qwen3'
     """
     return f"{BACKEND}/{name}"
 
 
-def joined(base_url: str, path: str) -> str:
-    """Return the address of a request: a path behind a base URL, before its query.
+def join_address(base_url: str, path: str) -> str:
+    """Return the address of a request: the base URL with the path in front of its query.
 
-    >>> joined("https://host/deployments/d?api-version=1", "/chat/completions")
+    >>> join_address("https://host/deployments/d?api-version=1", "/chat/completions")
     'https://host/deployments/d/chat/completions?api-version=1'
     """
-    base, mark, query = base_url.partition("?")
-    if mark:
+    base, question_mark, query = base_url.partition("?")
+    if question_mark:
         base = base.rstrip("/")
-    return f"{base}{path}{mark}{query}"
+    return f"{base}{path}{question_mark}{query}"
 
 
 def is_deployment(base_url: str) -> bool:
-    """Return True if an address is one model's, whose version stands in its query.
+    """Return True if an address is that of a single model, as Azure's are.
 
-    Its key goes in a header of its own, and no /v1 is missing.
+    The key of such an address is sent in a header of its own, and /v1 is never added to it.
     """
     parts = urlsplit(base_url)
     return "/deployments/" in parts.path or "api-version=" in parts.query

@@ -121,7 +121,7 @@ class EventReader:
 
 
 def is_stream(start: bytes, media_type: str) -> bool | None:
-    """Return True if a body with this start is a stream of events; None if more must be seen.
+    """Return True if a body with this start is a stream of events, or None if more must be seen.
 
     The first letters decide: some servers stream under the name of JSON, and some send JSON under
     that of a stream.
@@ -168,10 +168,6 @@ class _Pieces:
         return "".join(self.texts)
 
 
-class _Calls(dict[int, dict[str, Any]]):
-    """Tool calls by their index."""
-
-
 @dataclass(slots=True)
 class StreamedReply:
     """The reply that a stream adds up to.
@@ -210,7 +206,7 @@ class StreamedReply:
             return {"error": self._error}
         body = dict(self._body)
         if self._is_message:
-            body["content"] = [_block(block) for _, block in sorted(self._blocks.items())]
+            body["content"] = [_joined(block) for _, block in sorted(self._blocks.items())]
             is_ended = self.is_ended
         else:
             choices = [_choice(choice) for _, choice in sorted(self._choices.items())]
@@ -353,7 +349,10 @@ class StreamedReply:
 
 
 def _error_in(name: str, value: dict[str, Any]) -> Any:
-    """Return the error that an event is, with its status if one is known; None for any other."""
+    """Return the error that an event reports, with its status if that is known.
+
+    If the event reports no error, the result is None.
+    """
     # A chunk with choices is read as a reply that was not streamed, with its own error.
     if value.get("choices"):
         return None
@@ -396,8 +395,6 @@ def _merge(merged: dict[str, Any], more: Mapping[str, Any]) -> None:
         before = merged.get(name)
         if part is None:
             merged.setdefault(name, None)
-        elif name == "tool_calls" and isinstance(part, list):
-            _merge_calls(merged, part)
         elif isinstance(part, str) and name not in _REPEATED:
             merged[name] = _longer_text(before, part)
         elif isinstance(part, list):
@@ -433,27 +430,10 @@ def _longer_list(before: Any, parts: list[Any]) -> list[Any]:
     return [{"type": "text", "text": text}, *parts] if text else list(parts)
 
 
-def _merge_calls(merged: dict[str, Any], calls: list[Any]) -> None:
-    """Add pieces of tool calls; one without an index is a call of its own."""
-    calls_by_index = merged.get("tool_calls")
-    if not isinstance(calls_by_index, _Calls):
-        calls_by_index = merged["tool_calls"] = _Calls()
-    for call in calls:
-        if not isinstance(call, dict):
-            continue
-        index = call.get("index")
-        if not isinstance(index, int):
-            index = len(calls_by_index)
-        fields = {name: value for name, value in call.items() if name != "index"}
-        _merge(calls_by_index.setdefault(index, {}), fields)
-
-
 def _joined(value: Any) -> Any:
     """Return a merged value with its texts whole."""
     if isinstance(value, _Pieces):
         return str(value)
-    if isinstance(value, _Calls):
-        return [_joined(call) for _, call in sorted(value.items())]
     if isinstance(value, dict):
         return {name: _joined(part) for name, part in value.items()}
     return value
@@ -470,16 +450,4 @@ def _choice(choice: dict[str, Any]) -> dict[str, Any]:
         whole["message"] = message
         if message.get("content") is None and not (message.keys() & {"tool_calls", "refusal"}):
             message["content"] = ""
-    return whole
-
-
-def _block(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a block of Anthropic's; a tool's input is sent as pieces of JSON."""
-    whole: dict[str, Any] = _joined(block)
-    json_text = whole.pop("partial_json", None)
-    if json_text:
-        try:
-            whole["input"] = read_json(json_text)
-        except ValueError:
-            whole["input"] = json_text
     return whole

@@ -62,10 +62,11 @@ def from_status(
     return _refusal(status, words, spelt(body), headers, f"{server} answered {status}")
 
 
-def from_reply(reply: Mapping[str, Any], server: str) -> Unmeasured | None:
+def failure_in_reply(reply: Mapping[str, Any], server: str) -> Unmeasured | None:
     """Return the failure that a reply of status 200 reports, or None if it reports no error.
 
-    Gateways report an error of the server behind them in this way, and some providers their own.
+    Gateways report errors of the server behind them in this way. Some providers report their own
+    errors so.
     """
     error = error_in(reply)
     if error is None:
@@ -172,7 +173,10 @@ def no_answer_failure(server: str, waited_s: float) -> Unmeasured:
 
 
 def connection_failure(error: BaseException, server: str, *, sent: bool = True) -> Unmeasured:
-    """Return the failure of a connection that broke, or that could not be made if not `sent`."""
+    """Return the failure of a connection that broke, or that could not be made.
+
+    sent: whether the request was sent before the connection broke.
+    """
     # Imported late, because `--help` does not need it.
     import ssl
 

@@ -33,11 +33,11 @@ _NO_BODY = (204, 304)
 
 
 class Manners:
-    """What is known of a server by all its connections.
+    """What all connections of a client have shown about its server.
 
     Attributes:
-        proved: Whether one was silent behind a reply for long enough.
-        trusted: Whether none sent bytes behind a reply, so that connections are used again.
+        proved: Whether a connection was silent behind a reply for long enough.
+        trusted: Whether no reply was in doubt so far, so that connections may be used again.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Manners:
 
     @property
     def listen_s(self) -> float:
-        """Return how long a connection is listened to behind a reply."""
+        """Return for how many seconds a connection is listened to after a reply."""
         return LISTEN_S if self.proved else FIRST_LISTEN_S
 
 
@@ -262,18 +262,23 @@ class SyncWatchedBackend(NetworkBackend):
 
 
 def watch(client: AsyncClient | Client) -> None:
-    """Have a client make connections that are watched, through proxies too.
+    """Let a client's later connections look for bytes after the end of a reply.
 
-    httpx offers no way to do this, so its pools are given another way to connect before they make a
-    connection.
+    All connections of the client share what they learn about the server, those through proxies
+    too. httpx offers no way to do this, so the network backends of its pools are replaced before
+    they make a connection.
     """
     manners = Manners()
     for transport in (client._transport, *client._mounts.values()):
-        if transport is not None:
-            pool = transport._pool
-            is_blocking = isinstance(pool._network_backend, NetworkBackend)
-            backend = SyncWatchedBackend if is_blocking else WatchedBackend
-            pool._network_backend = backend(pool._network_backend, manners)
+        # Addresses that go past a proxy have no transport of their own.
+        if transport is None:
+            continue
+
+        pool = transport._pool
+        if isinstance(pool._network_backend, NetworkBackend):
+            pool._network_backend = SyncWatchedBackend(pool._network_backend, manners)
+        else:
+            pool._network_backend = WatchedBackend(pool._network_backend, manners)
 
 
 def framing_of(response: Response) -> Framing:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from shlex import quote
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from needlemap.deadline import pause
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.http import VERSIONED, Sent, SyncJsonClient, check_address
-from needlemap.http.compatible import joined, served
+from needlemap.http.compatible import join_address, served_model
 from needlemap.http.faults import unreached_words
 from needlemap.text import printable
 from needlemap.untrusted import LONGEST_NAME, clean_count
@@ -26,7 +27,7 @@ from needlemap.untrusted import LONGEST_NAME, clean_count
 SHOWN = 20
 # Of a reply.
 _LONGEST_S, _MOST_BYTES = 10.0, 4_000_000
-_DO = f"another --base-url, or the model's name (--model {served()})"
+_DO = f"another --base-url, or the model's name (--model {served_model()})"
 # Between two requests to a server that is starting.
 _LOOK_S = 2.0
 # llama.cpp's status while it loads its model.
@@ -44,12 +45,10 @@ class ServedModels:
     Attributes:
         base_url: Its address, with the /v1 that the typed one lacked.
         names: Their names as the server spells them.
-        contexts: By name, the tokens of prompt and answer, if the server reports them.
     """
 
     base_url: str
     names: tuple[str, ...]
-    contexts: Mapping[str, int]
 
     def words(self) -> str:
         """Return the models in one line that ends with what to type."""
@@ -57,14 +56,16 @@ class ServedModels:
         hidden_count = len(self.names) - SHOWN
         more = f" and {hidden_count:,} more" if hidden_count > 0 else ""
         name = self.names[0] if len(self.names) == 1 else "NAME"
-        return f"The server lists {names}{more}. Type: --model {quote(served(name))}"
+        return f"The server lists {names}{more}. Type: --model {quote(served_model(name))}"
 
     def only(self) -> str:
         """Return the one model. Raise NeedlemapError, with what to type, for none or several."""
         if not self.names:
-            raise NeedlemapError(f"{self.base_url} lists no model. Name it: --model {served()}")
+            raise NeedlemapError(
+                f"{self.base_url} lists no model. Name it: --model {served_model()}"
+            )
         if len(self.names) > 1:
-            lines = (f"\n  --model {quote(served(name))}" for name in self.names[:SHOWN])
+            lines = (f"\n  --model {quote(served_model(name))}" for name in self.names[:SHOWN])
             hidden_count = len(self.names) - SHOWN
             more = f"\n  and {hidden_count:,} more" if hidden_count > 0 else ""
             raise NeedlemapError(
@@ -110,11 +111,13 @@ def _listing_error(failure: Unmeasured) -> NeedlemapError:
 
 
 def _request_list(base_url: str, sent: Sent) -> ServedModels:
-    """Request the list once. Raise Unmeasured if no server answers, and for 401, 403 and 503."""
+    """Return the list of models by a single request.
+
+    Raises Unmeasured if no server answers, or if it answers 401, 403 or 503.
+    """
     address, _, body = models_at(base_url, sent)
-    rows = {name: row for row in rows_of(body) if (name := _name(row))}
-    contexts = {name: size for name, row in rows.items() if (size := context_in(row))}
-    return ServedModels(address, names=tuple(rows), contexts=contexts)
+    names = dict.fromkeys(name for row in _rows_of(body) if (name := _name(row)))
+    return ServedModels(address, names=tuple(names))
 
 
 def models_at(base_url: str, sent: Sent) -> tuple[str, int, dict[str, Any]]:
@@ -124,7 +127,7 @@ def models_at(base_url: str, sent: Sent) -> tuple[str, int, dict[str, Any]]:
     """
     status, body = get(base_url, "/models", sent)
     if status == 404 and not VERSIONED.search(base_url):
-        versioned_url = joined(base_url, "/v1")
+        versioned_url = join_address(base_url, "/v1")
         versioned_status, versioned_body = get(versioned_url, "/models", sent)
         if versioned_status == 200:
             return versioned_url, versioned_status, versioned_body
@@ -155,51 +158,72 @@ def get(
         client.close()
 
 
-def context_of(
-    base_url: str, model: str, sent: Sent, listed: ServedModels | None = None
-) -> int | None:
-    """Return the tokens of prompt and answer that a server reports for a model, or None.
+class ServerLimits(NamedTuple):
+    """The limits that a server reports. A limit that it does not report is None.
 
-    vLLM, SGLang and most providers report them in the list of models, llama.cpp for itself.
+    Attributes:
+        context: The tokens of prompt and answer.
+        slots: The prompts that llama.cpp computes at a time, each in a cache of its own.
     """
+
+    context: int | None
+    slots: int | None
+
+
+def limits_in(listed: Mapping[str, Any], props: Mapping[str, Any], model: str) -> ServerLimits:
+    """Return the limits for a model in a server's list of models and in llama.cpp's /props.
+
+    vLLM, SGLang and most providers report the context in the list, llama.cpp in /props.
+    """
+    rows = _rows_of(listed)
+    context = next((_context_in(row) for row in rows if row.get("id") == model), None)
+    if not any(row.get("owned_by") == "llamacpp" for row in rows):
+        return ServerLimits(context, None)
+    # A router in front of several models speaks at /props for one of them only.
+    if context is None and len(rows) == 1:
+        context = _own_context(props)
+    return ServerLimits(context, _size(props.get("total_slots")))
+
+
+def limits_of(base_url: str, model: str, sent: Sent) -> ServerLimits:
+    """Return the limits that a server reports for a model."""
     try:
-        listed = listed or _request_list(base_url.rstrip("/"), sent)
-        context = listed.contexts.get(model)
-        if context:
-            return context
-        root = VERSIONED.sub("", listed.base_url)
-        return own_context(get(root, "/props", sent)[1])
+        address, _, listed = models_at(base_url.rstrip("/"), sent)
     except Unmeasured:
-        return None
+        return ServerLimits(None, None)
+    props: Mapping[str, Any] = {}
+    with suppress(Unmeasured):
+        _, props = get(VERSIONED.sub("", address), "/props", sent)
+    return limits_in(listed, props, model)
 
 
-def own_context(props: Mapping[str, Any]) -> int | None:
-    """Return the tokens of prompt and answer that llama.cpp's /props gives; None if none."""
+def _own_context(props: Mapping[str, Any]) -> int | None:
+    """Return the tokens of prompt and answer that llama.cpp's /props gives, or None if none."""
     default = props.get("default_generation_settings")
     return _size(default.get("n_ctx")) if isinstance(default, dict) else None
 
 
-def rows_of(listed: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _rows_of(listed: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return the models in a list."""
     rows = listed.get("data")
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    """Return a row's name of its model; '' for a name that no flag can hold."""
+    """Return a row's name of its model, or '' for a name that no flag can hold."""
     name = row.get("id")
     if not isinstance(name, str) or len(name) > LONGEST_NAME:
         return ""
     return name if printable(name, line=True) == name else ""
 
 
-def context_in(row: Mapping[str, Any]) -> int | None:
-    """Return the tokens of prompt and answer that a list of models gives one; None if none."""
+def _context_in(row: Mapping[str, Any]) -> int | None:
+    """Return the tokens of prompt and answer that a list of models gives one, or None if none."""
     return next((size for field in _CONTEXTS if (size := _size(row.get(field)))), None)
 
 
 def _size(value: object) -> int | None:
-    """Return a number of tokens, 1 or more; None for any other value."""
+    """Return a number of tokens, 1 or more, or None for any other value."""
     return clean_count(value) or None
 
 
@@ -223,8 +247,8 @@ def wait_for(base_url: str, wait_s: float, sent: Sent) -> None:
             pause(min(_LOOK_S, left_s), f"before {base_url} answered")
 
 
-def cache_tokens(base_url: str, sent: Sent) -> int | None:
-    """Return the tokens of prompts that a server can cache; None if it does not report them.
+def cache_tokens(base_url: str, model: str, sent: Sent) -> int | None:
+    """Return the tokens of prompts that a server can cache, or None if it does not report them.
 
     SGLang reports them, vLLM in its metrics, llama.cpp by slot.
     """
@@ -234,16 +258,15 @@ def cache_tokens(base_url: str, sent: Sent) -> int | None:
         return (
             _size(info.get("max_total_num_tokens"))
             or _block_tokens(root, sent)
-            or _slot_tokens(root, sent)
+            or _slot_tokens(base_url, model, sent)
         )
     except Unmeasured:
         return None
 
 
-def _slot_tokens(root: str, sent: Sent) -> int | None:
+def _slot_tokens(base_url: str, model: str, sent: Sent) -> int | None:
     """Return llama.cpp's tokens: each slot has a context of its own."""
-    _, props = get(root, "/props", sent)
-    context, slots = own_context(props), _size(props.get("total_slots"))
+    context, slots = limits_of(base_url, model, sent)
     if context is None or slots is None:
         return None
     return context * slots
@@ -261,7 +284,7 @@ def _block_tokens(root: str, sent: Sent) -> int | None:
 
 
 def tokens_in_metrics(text: str) -> int | None:
-    """Return the tokens that vLLM's metrics say it caches; None if they do not.
+    """Return the tokens that vLLM's metrics say it caches, or None if they do not.
 
     The number of blocks times their size is too many if layers of several kinds share them.
 

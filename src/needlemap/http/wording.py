@@ -164,7 +164,7 @@ def _is_too_long(status: int, body: str, words: str) -> bool:
 
 
 def _parameter(body: str) -> str:
-    """Return the field of the request that an error names; '' for none."""
+    """Return the field of the request that an error names, or '' for none."""
     value = _json_in(body)
     value = value[0] if isinstance(value, list) and value else value
     error = value.get("error", value) if isinstance(value, dict) else None
@@ -211,7 +211,7 @@ _STATUS = re.compile(r"[45]\d\d")
 
 
 def error_in(reply: Mapping[str, Any]) -> Any:
-    """Return the part of a reply of status 200 that is an error; None if none is."""
+    """Return the part of a reply of status 200 that is an error, or None if none is."""
     if reply.get("error"):
         return reply["error"]
     # MiniMax's place for it.
@@ -230,7 +230,7 @@ def _is_code(value: object) -> bool:
 
 
 def status_in(error: Any, reply: Mapping[str, Any]) -> int:
-    """Return the status that an error's own fields name; 0 for none."""
+    """Return the status that an error's own fields name, or 0 for none."""
     for part in (error, reply):
         if not isinstance(part, dict):
             continue
@@ -305,7 +305,7 @@ def _words_in(value: Any, levels: int) -> str:
 
 
 def page_title(text: str) -> str:
-    """Return what an HTML page calls itself; '' for other text."""
+    """Return what an HTML page calls itself, or '' for other text."""
     if not _PAGE.match(text):
         return ""
     title = _TITLE.search(text)

@@ -37,7 +37,10 @@ def is_report(data: bytes) -> bool:
 
 
 def read_reviews(file: Path) -> Log:
-    """Read the reviews of one subset of one benchmark. Raises NeedlemapError."""
+    """Read the reviews of one subset of one benchmark.
+
+    Raises NeedlemapError if a line is not a review.
+    """
     last_versions: dict[tuple[int, float], int] = {}
     rows, notes = samples_in(file, lambda fields, place: _review_rows(fields, place, last_versions))
     task = file.stem
@@ -113,7 +116,10 @@ def _mapping(value: Any, name: str, place: str) -> Mapping[str, Any]:
 
 
 def _cell_in(metadata: Mapping[str, Any], place: str) -> tuple[int, float] | None:
-    """Return the cell in a sample's metadata, or None. Raises NeedlemapError."""
+    """Return the cell in a sample's metadata, or None if it has none.
+
+    Raises NeedlemapError if a length or a depth is not valid.
+    """
     if not {"context_length", "depth_percent"} <= metadata.keys():
         return None
     fields = Fields(metadata, place)
@@ -139,7 +145,10 @@ def _cell_of(metric: object) -> tuple[int, float] | None:
 
 
 def report_rows(data: bytes, name: str) -> list[ResultRow]:
-    """Return a row a cell and subset of a report on the needle test. Raises NeedlemapError."""
+    """Return a row for each cell and subset of a report on the needle test.
+
+    Raises NeedlemapError if it is not such a report.
+    """
     report = parse_json(data, name)
     metrics = report.get("metrics") if isinstance(report, dict) else None
     if not isinstance(metrics, list):

@@ -40,7 +40,7 @@ def full_stops(tokenizer: Tokenizer) -> frozenset[int]:
 
 
 def behind_full_stop(ids: NDArray[np.int32], position: int, stops: frozenset[int]) -> int:
-    """Return the last position at or before this one that follows a full stop; 0 without any.
+    """Return the last position up to this one that follows a full stop, or 0 if there is none.
 
     This is needlehaystack's rule. A full stop that shares its token with other characters does not
     count.

@@ -19,18 +19,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from needlemap.asking import decoding_of
 from needlemap.asking.discovery import listed_model
 from needlemap.asking.recording import whole_answer
 from needlemap.asking.retry import bounded
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
 from needlemap.grid import percent
-from needlemap.http.compatible import served
+from needlemap.http.compatible import served_model
+from needlemap.models import Answer
 from needlemap.models.decoding import up_to_stop
+from needlemap.models.thinking import split_thinking
 from needlemap.registry import installed
 from needlemap.scorers import Score
 from needlemap.settings import Settings
-from needlemap.settings.older_names import value_of
+from needlemap.settings.older_names import setting_value
 from needlemap.settings.suites import choose
 from needlemap.text import show
 from needlemap.trials import Trial
@@ -91,12 +94,16 @@ class Hosted:
         place = f"{trial.cell.length_tokens} tokens, depth {percent(trial.cell.depth):g} %"
         return f"[{place}, repeat {trial.repeat}] {trial.item.question}"
 
-    async def score(self, id: str, response: str) -> Score:
-        """Return our score of a model's response to a sample's prompt."""
+    async def score(self, id: str, response: Answer) -> Score:
+        """Return our score of a model's response to a sample's prompt.
+
+        Its thinking is not scored, as in a run.
+        """
         trial = self.trials[id]
-        ended_response = up_to_stop(response, trial.prompt.stops)
-        answer = whole_answer(trial.prompt.answer_prefix, ended_response)
-        score: Score = await self.scorer.score(bounded(answer), trial.item.reference)
+        answer = split_thinking(response, decoding_of(self.settings))
+        ended_text = up_to_stop(answer.text, trial.prompt.stops)
+        whole_text = whole_answer(trial.prompt.answer_prefix, ended_text)
+        score: Score = await self.scorer.score(bounded(whole_text), trial.item.reference)
         return score
 
 
@@ -134,8 +141,8 @@ def _hosted(family: str, given: str, chat: bool) -> Hosted:
         # Lengths count the tokens of the served model.
         settings |= flags | listed_model(None, flags)
     else:
-        for name, value in (("model", served("hosted")), ("tokenizer", TOKENIZER)):
-            if value_of(flags, name) is None:
+        for name, value in (("model", served_model("hosted")), ("tokenizer", TOKENIZER)):
+            if setting_value(flags, name) is None:
                 settings[name] = value
         settings |= flags
     chosen = choose(preset, settings)
@@ -168,7 +175,10 @@ def _id(trial: Trial) -> str:
 
 
 def write_task_files(folder: Path) -> Path:
-    """Write a task file for each family, and return the folder. Raises NeedlemapError."""
+    """Write a task file for each family, and return the folder.
+
+    Raises NeedlemapError if a file would be written through a link inside a run's folder.
+    """
     for name in hosted_tasks():
         text = _TASK_FILE.format(PREFIX + name)
         # The family of a preset does not run without the preset's name.

@@ -41,15 +41,14 @@ def _summary(run: Imported, path: Path) -> str:
     map = load_run(path).map
     named = run.about.named
     mean = "-"
-    if map.mean_of_means is not None:
+    if map.overall is not None:
         low, high = run.scale
-        native_mean = run.native(map.mean_of_means)
-        mean = f"{score_label(map.mean_of_means)} ({native_mean:.4f} on {low:g}..{high:g})"
+        native_mean = run.native(map.overall)
+        mean = f"{score_label(map.overall)} ({native_mean:.4f} on {low:g}..{high:g})"
     results = sum(cell.n for cell in map.cells)
-    missing = sum(cell.missing for cell in map.cells)
     lines = [
         f"{path}: {named.model} · {named.task} · {results} results in {len(map.cells)} cells, "
-        f"{missing} missing · overall {mean}"
+        f"{map.missing} missing · overall {mean}"
     ]
     if run.moved:
         lines.append(

@@ -21,6 +21,7 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import folder_names, open_inside
+from needlemap.interop.logs import number_of
 from needlemap.interop.result_row import SCORERS, ResultRow, context_title, native_mean, scale_of
 from needlemap.interop.sources import ResultsFile, is_other_tools, read
 from needlemap.records.families import begin_families
@@ -98,7 +99,10 @@ class Imported:
 
 
 def imported(sources: Sequence[ResultsFile], options: ImportOptions) -> list[Imported]:
-    """Return a run for each model, or for each test of a model. Raises NeedlemapError."""
+    """Return a run for each model, or for each test of a model.
+
+    Raises NeedlemapError if `--model` names one model and the files hold several.
+    """
     rows = [(source, row) for source in sources for row in source.rows]
     models = {row.model for _, row in rows if row.model}
     if options.model and len(models) > 1:
@@ -188,15 +192,26 @@ def _run(
 def _numbered(rows: Iterable[ResultRow]) -> tuple[list[tuple[ResultRow, int]], int]:
     """Return each row with its repeat from 0, and how many rows were moved to another repeat.
 
-    The repeat is the row's version, or the next one that is free in its cell.
+    The repeat of a log's sample is the sample's, or a number from the prompt's hash if several
+    prompts of a cell have that repeat. The repeat of any other row is its version, or the next one
+    that is free in its cell.
     """
+    rows = list(rows)
+    prompts_by_place: dict[tuple[int, float, int | None], set[str]] = defaultdict(set)
+    for row in rows:
+        prompts_by_place[row.length, row.depth_percent, row.repeat].add(row.asked)
     repeats_by_cell: dict[tuple[int, float], set[int]] = defaultdict(set)
     numbered_rows: list[tuple[ResultRow, int]] = []
     moved = 0
     for row in rows:
         # Versions of a log's sample are the same prompt sent again, so they share a repeat.
         if row.repeat is not None:
-            numbered_rows.append((row, row.repeat))
+            repeat = row.repeat
+            # A place holds the score of one prompt. The hash does not depend on the order of the
+            # rows, so two runs of the same prompts still meet.
+            if len(prompts_by_place[row.length, row.depth_percent, repeat]) > 1:
+                repeat = number_of(row.asked, row.place)
+            numbered_rows.append((row, repeat))
             continue
         cell_repeats = repeats_by_cell[row.length, row.depth_percent]
         repeat = row.version - 1
@@ -226,16 +241,19 @@ class _Shared:
     files: tuple[str, ...]
 
     def record(self, row: ResultRow, repeat: int) -> Record:
+        """Return the record of a row."""
         identity = [MODE, self.model, row.task, row.series, row.length, row.depth_percent, repeat]
         # Two logs of one model can be of different experiments.
         if row.asked:
             identity += [row.version, row.asked, *self.files]
+
         depth = row.depth_percent / 100
         needles: tuple[NeedleRecord, ...] = ()
         if row.realised is not None:
             needle = NeedleRecord(meant=depth, realised=row.realised / 100, byte=NO_BYTE)
             needles = (needle,)
         prompt = PromptRecord(sha256=row.asked, tokens=row.prompt_tokens or 0, haystack_tokens=0)
+
         return Record(
             schema=SCHEMA,
             key=_hash([*identity, row.needle, row.question, self.scorer]),

@@ -32,6 +32,7 @@ from inspect_ai.solver import Generate, TaskState, solver
 from needlemap.errors import NeedlemapError
 from needlemap.interop.hosted import hosted, hosted_tasks
 from needlemap.interop.logs import OURS
+from needlemap.models import Answer
 from needlemap.stats.intervals import FEWEST
 
 # Samples with the same value share a haystack, so their scores are not independent.
@@ -78,11 +79,10 @@ class NeedleScorer:
 
     async def __call__(self, state: TaskState, target: Target) -> Score:
         """Return a share in [0, 1], and what decided it."""
-        response = state.output.completion
-        scored = await self._family.score(str(state.sample_id), response)
+        scored = await self._family.score(str(state.sample_id), _answer_of(state.output))
         return Score(
             value=scored.share,
-            answer=response,
+            answer=state.output.completion,
             explanation=json.dumps(dict(scored.why), ensure_ascii=False, default=str),
             metadata={
                 "scorer": self._family.scorer.name,
@@ -137,6 +137,18 @@ class InspectFamily:
                 max_tokens=settings.most_tokens, temperature=settings.temperature
             ),
         )
+
+
+def _answer_of(output: ModelOutput) -> Answer:
+    """Return Inspect's output as an answer.
+
+    How it ended and its tokens show whether a thought that never ends used the budget up.
+    """
+    return Answer(
+        output.completion,
+        finish=None if output.empty else output.stop_reason,
+        completion_tokens=output.usage.output_tokens if output.usage else None,
+    )
 
 
 def _message(role: str, text: str) -> ChatMessage:

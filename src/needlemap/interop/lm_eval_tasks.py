@@ -21,6 +21,7 @@ from lm_eval.api.task import Task, TaskConfig
 from needlemap.errors import SettingsError
 from needlemap.interop.hosted import PREFIX, Hosted, hosted
 from needlemap.interop.logs import OURS
+from needlemap.models import Answer
 from needlemap.sync import run_coroutine
 
 SCORE = "score"
@@ -160,7 +161,7 @@ class Family(Task):
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
         """Return our score of an answer, a share in [0, 1]."""
-        score = run_coroutine(self._hosted.score(doc["id"], results[0]))
+        score = run_coroutine(self._hosted.score(doc["id"], Answer(results[0])))
         return {SCORE: score.share}
 
     def aggregation(self) -> dict[str, Callable[..., Any]]:

@@ -173,7 +173,7 @@ def _number(id: int | str) -> int:
 
 def number_of(id: Any, place: str) -> int:
     """Return the same for what a file holds. Raises NeedlemapError for what is not an id."""
-    return _number(_id(id, place))
+    return _number(sample_id(id, place))
 
 
 def is_harness(line: Mapping[str, Any]) -> bool:
@@ -193,7 +193,7 @@ def samples_in(
     """Return the samples of a file of JSON lines, and notes.
 
     A last line that was not written to its end is left out. read: returns the samples of a line.
-    Raises NeedlemapError.
+    Raises NeedlemapError if any other line is not valid.
     """
     rows: list[ResultRow] = []
     notes: list[str] = []
@@ -220,7 +220,10 @@ def samples_in(
 
 
 def read_harness(file: Path) -> Log:
-    """Read a file that `--log_samples` wrote. Raises NeedlemapError."""
+    """Read a file that `--log_samples` wrote.
+
+    Raises NeedlemapError if a line is not a sample.
+    """
     rows, notes = samples_in(file, _harness_samples)
     samples = _joined(rows)
     task, _, date = file.stem.removeprefix("samples_").rpartition("_")
@@ -303,7 +306,7 @@ def _harness_samples(fields: Mapping[str, Any], place: str) -> Iterator[ResultRo
     ]
     sample = _sample(
         place,
-        _id(fields.get("doc_id"), place),
+        sample_id(fields.get("doc_id"), place),
         own_fields.get(OURS),
         asked=hash_of(identity),
         question=shown(own_fields.get("question") or document),
@@ -355,14 +358,20 @@ def _at_lengths(
 
 
 def read_inspect_json(data: bytes, file: Path) -> Log:
-    """Read a log that Inspect wrote as JSON. Raises NeedlemapError."""
+    """Read a log that Inspect wrote as JSON.
+
+    Raises NeedlemapError if it is not such a log.
+    """
     log = _object(data, file.name)
     samples = log.get("samples")
     return _inspect(log, samples if isinstance(samples, list) else [], file=file)
 
 
 def read_inspect(opened: IO[bytes], file: Path) -> Log:
-    """Read a log of Inspect, a zip. Raises NeedlemapError."""
+    """Read a log of Inspect, a zip.
+
+    Raises NeedlemapError if it is not such a log, or is too large.
+    """
     # Inspect packs by zstd, which zipfile reads from Python 3.14 on.
     with suppress(ImportError):
         import zipfile_zstd  # noqa: F401
@@ -445,7 +454,7 @@ def _inspect_sample(fields: Any, place: str) -> ResultRow:
     """Return a sample of Inspect. Raises NeedlemapError for anything else."""
     if not isinstance(fields, dict):
         raise NeedlemapError(f"{place}: no sample of Inspect.")
-    id = _id(fields.get("id"), place)
+    id = sample_id(fields.get("id"), place)
     output = fields.get("output")
     metadata = fields.get("metadata")
     epoch = fields.get("epoch")
@@ -472,7 +481,7 @@ def _inspect_sample(fields: Any, place: str) -> ResultRow:
 
 
 def _inspect_finish(output: Any, answer: str) -> tuple[str | None, str]:
-    """Return why an answer ended, and why it does not count; '' if it does."""
+    """Return why an answer ended, and why it does not count, or '' if it does."""
     choice = choice_of(output) if isinstance(output, dict) else None
     stop_reason = choice.get("stop_reason") if choice else None
     finish = None if stop_reason is None else finish_of(stop_reason)
@@ -507,7 +516,7 @@ def _inspect_scores(scores: Any) -> Iterator[tuple[str, float | None]]:
 
 
 def score_of(value: Any) -> float | None:
-    """Return a score as a number, with Inspect's values for its words; None for anything else.
+    """Return a score as a number, with Inspect's values for its words, or None for anything else.
 
     >>> score_of("C"), score_of("P"), score_of(True), score_of("0.25"), score_of(float("nan"))
     (1.0, 0.5, 1.0, 0.25, None)
@@ -527,7 +536,8 @@ def _object(data: bytes | bytearray, place: str) -> dict[str, Any]:
     return value
 
 
-def _id(value: Any, place: str) -> int | str:
+def sample_id(value: Any, place: str) -> int | str:
+    """Return a sample's id. Raises NeedlemapError for a value that is not one."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise NeedlemapError(f"{place}: a sample without an id.")
     return text_of(value) or "" if isinstance(value, str) else value
@@ -551,7 +561,7 @@ def text_of(value: Any) -> str | None:
 
 
 def shown(value: Any) -> str:
-    """Return the beginning of a value as a text; '' for None."""
+    """Return the beginning of a value as a text, or '' for None."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True, default=str)

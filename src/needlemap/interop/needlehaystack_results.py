@@ -33,9 +33,10 @@ _REPEATED = re.compile(r"_(\d+)\.json$")
 
 
 def from_jsonl(data: bytes, name: str) -> list[ResultRow]:
-    """Return the rows of a file of version 2. Raises NeedlemapError.
+    """Return the rows of a file of version 2.
 
-    A last line that was not written to its end, as after an interruption, is left out.
+    A last line that was not written to its end, as after an interruption, is left out. Raises
+    NeedlemapError if any other line is not a result.
     """
     lines = data.split(b"\n")
     results: list[Fields] = []
@@ -45,7 +46,7 @@ def from_jsonl(data: bytes, name: str) -> list[ResultRow]:
         fields = _fields(line, f"{name}, line {number}", is_last=number == len(lines))
         if fields is not None:
             results.append(fields)
-    seeds = sorted({_seed(fields) for fields in results}, key=_by_number)
+    seeds = sorted({_seed(fields) for fields in results}, key=_seed_sort_key)
     versions = {seed: number for number, seed in enumerate(seeds, 1)}
     return [_second_row(fields, versions[_seed(fields)]) for fields in results]
 
@@ -107,9 +108,11 @@ def _second_row(fields: Fields, version: int) -> ResultRow:
 
 
 def _needle_fields(recipe: object, place: str) -> dict[str, Any]:
-    """Return the needle and its realised depth as fields of a row; {} if no needle was placed.
+    """Return the needle and its realised depth as fields of a row, or {} if no needle was placed.
 
-    recipe: how the tool built the prompt. Of several needles the depth is that of the first.
+    If there are several needles, the depth is that of the first one.
+
+    recipe: how the tool built the prompt.
     """
     placements = recipe.get("needle_placements") if isinstance(recipe, Mapping) else None
     if not isinstance(placements, list) or not placements:
@@ -126,7 +129,10 @@ def _needle_fields(recipe: object, place: str) -> dict[str, Any]:
 
 
 def _inner(value: object, place: str, name: str) -> Fields | None:
-    """Return a field that holds fields of its own; None if it is empty."""
+    """Return the fields inside a field, or None if it is empty.
+
+    Raises NeedlemapError if it holds anything else.
+    """
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -136,14 +142,14 @@ def _inner(value: object, place: str, name: str) -> Fields | None:
     return Fields(value, place)
 
 
-def _by_number(seed: str) -> tuple[bool, float, str]:
-    """Return the sort key of a seed: by number, then by text, but a missing seed comes first."""
+def _seed_sort_key(seed: str) -> tuple[bool, float, str]:
+    """Return a seed's sort key: a missing seed comes first, then seeds by number, then by text."""
     number = float(seed) if seed.lstrip("-").isdigit() else 0.0
     return (seed != "None", number, seed)
 
 
 def is_result(value: object) -> bool:
-    """Return True if a JSON value is a result of this tool."""
+    """Return True if a JSON value is a result of needlehaystack."""
     if not isinstance(value, dict) or "depth_percent" not in value:
         return False
     return any(name in value for name in LENGTHS)
@@ -170,9 +176,10 @@ def from_json(data: bytes, name: str) -> list[ResultRow]:
 
 
 def from_csv(text: str, name: str) -> list[ResultRow]:
-    """Return the rows of a table. Raises NeedlemapError.
+    """Return the rows of a table.
 
-    It needs the columns context_length (or token_limit), depth_percent and score.
+    It needs the columns context_length (or token_limit), depth_percent and score. Raises
+    NeedlemapError if it is not such a table.
     """
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:

@@ -95,10 +95,14 @@ class Fields:
     place: str
 
     def number(self, name: str) -> float:
-        """Return a number. Raises NeedlemapError if it is missing or not finite."""
+        """Return the number in a field.
+
+        Raises NeedlemapError if the field is missing, or is not a finite number.
+        """
         if name not in self.values:
             hint = did_you_mean(name, map(str, self.values)) if self.values else ""
             raise NeedlemapError(f"{self.place}: no field '{name}'. {hint}".rstrip())
+
         value = self.values[name]
         try:
             number = math.nan if isinstance(value, bool) else float(value)
@@ -111,11 +115,18 @@ class Fields:
         return number
 
     def maybe(self, name: str) -> float | None:
-        """Return a number, or None if the field is missing or empty. Raises NeedlemapError."""
+        """Return the number in a field, or None if the field is missing or empty.
+
+        Raises NeedlemapError if the field holds anything else.
+        """
         return None if self.values.get(name) in (None, "") else self.number(name)
 
     def whole_number(self, name: str, least: int) -> int:
-        """Return a field's whole number. Raise NeedlemapError if it is none of at least `least`."""
+        """Return the whole number in a field.
+
+        Raises NeedlemapError if the field is missing, or does not hold a whole number of at least
+        `least` and at most MOST_TOKENS.
+        """
         number = self.number(name)
         if not least <= number <= MOST_TOKENS or number != int(number):
             raise NeedlemapError(
@@ -124,11 +135,17 @@ class Fields:
         return int(number)
 
     def maybe_whole(self, name: str) -> int | None:
-        """Return a whole number from 0, or None if missing or empty. Raises NeedlemapError."""
+        """Return the whole number in a field, or None if the field is missing or empty.
+
+        Raises NeedlemapError if the field holds anything else, or a number below 0.
+        """
         return None if self.values.get(name) in (None, "") else self.whole_number(name, 0)
 
     def depth(self, name: str) -> float:
-        """Return a percentage. Raises NeedlemapError for anything else."""
+        """Return the percentage in a field.
+
+        Raises NeedlemapError if the field is missing, or does not hold a number from 0 to 100.
+        """
         number = self.number(name)
         if not 0 <= number <= 100:
             raise NeedlemapError(
@@ -137,16 +154,19 @@ class Fields:
         return number
 
     def text(self, name: str) -> str:
-        """Return a text, or '' if the field is missing.
+        """Return the text in a field, or '' if the field is missing or empty.
 
-        Half characters, which no file can hold, become '?'.
+        Half of a character, which a file cannot hold, becomes '?'.
         """
         value = self.values.get(name)
         return clean_text(str("" if value is None else value))
 
 
 def parse_json(data: bytes | bytearray, place: str) -> Any:
-    """Return the value of another tool's JSON. Raises NeedlemapError."""
+    """Return the value of another tool's JSON.
+
+    Raises NeedlemapError, which names the place, if it is not JSON.
+    """
     try:
         return read_json(data)
     except ValueError as error:
@@ -159,7 +179,9 @@ SCORERS = {UNIT: "substring", VERDICTS: "judge"}
 
 
 def parsed_scale(text: str) -> Scale:
-    """Return a typed scale. Raises SettingsError.
+    """Return a typed scale.
+
+    Raises SettingsError if the text is not LOWEST:HIGHEST.
 
     >>> parsed_scale("1:10")
     (1.0, 10.0)

@@ -4,8 +4,8 @@ Skills, which sends RULER's prompts.
 A file of either tool is of one test at one length, which the file's folder names: MODEL/synthetic/
 LENGTH/pred/TEST.jsonl, and eval-results/ruler.SETUP_LENGTH.TEST/output.jsonl. In any other folder
 each prompt has the length that its line states. Tests are families of `suite:ruler`. Predictions
-hold no score. They are scored by RULER's own rule: the share of the right texts that the answer
-holds; for tests named `qa`, 1 if the answer holds any of them.
+hold no score. They are scored as an answer is here by RULER's rule: the share of the right texts
+that the answer holds; for tests named `qa`, 1 if the answer holds any of them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from needlemap.interop.logs import (
     hash_of,
     number_of,
     ruler_family,
+    sample_id,
     samples_in,
     score_of,
     shown,
@@ -34,13 +35,13 @@ from needlemap.interop.logs import (
 )
 from needlemap.interop.result_row import UNIT, Fields, ResultRow
 from needlemap.scorers import Scale
+from needlemap.scorers.words import find_texts
 from needlemap.untrusted import clean_count
 
 RULER, NEMO = "RULER", "NeMo Skills"
 OUTPUT = re.compile(r"output(-rs(?P<seed>\d{1,6}))?\.jsonl")
 _PERCENT: Scale = (0.0, 100.0)
 _CHUNK = re.compile(r"-\d+$")
-_CONTROL = re.compile(r"[\x00-\x1f]")
 _ENDING = re.compile(r"[-_](\d{3,8}|\d{1,4}[km])$", re.IGNORECASE)
 _NEMO_METRICS = ("is_correct", "symbolic_correct", "judge_correct", "seq_match_ratio")
 
@@ -56,7 +57,10 @@ def is_nemo(line: Mapping[str, Any]) -> bool:
 
 
 def read_predictions(file: Path) -> Log:
-    """Read the predictions of one test. Raises NeedlemapError."""
+    """Read the predictions of one test.
+
+    Raises NeedlemapError if a line is not a prediction.
+    """
     test = _CHUNK.sub("", file.stem)
     length_folder = _length_folder(file)
     rows, notes = samples_in(
@@ -109,14 +113,18 @@ def _prediction(
     if not isinstance(answer, str):
         raise NeedlemapError(f"{place}: field 'pred' must be a text, got {answer!r:.80}.")
     length = int(length_folder.name) if length_folder else _length(line)
+    # RULER's tests with needles write over the number of the sample with the answer's place in the
+    # prompt, which is -1 if they do not find it, so several prompts can have one index.
+    index = Fields(line, place).whole_number("index", least=-1)
+    asked = hash_of([test, length, index, right_texts])
     yield ResultRow(
         place,
         length,
         depth_percent=0.0,
         native=None,
         scale=UNIT,
-        repeat=Fields(line, place).whole_number("index", least=0),
-        asked=hash_of([test, length, line.get("index"), right_texts]),
+        repeat=number_of(asked, place),
+        asked=asked,
         reference=shown(", ".join(right_texts)),
         answer=text_of(answer),
         realised=_depth_percent(line),
@@ -125,7 +133,10 @@ def _prediction(
 
 
 def _right_texts(line: Mapping[str, Any], name: str, place: str) -> list[str]:
-    """Return the right texts of a line. Raises NeedlemapError."""
+    """Return the right texts of a line.
+
+    Raises NeedlemapError if the line does not list texts.
+    """
     value = line.get(name)
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
@@ -134,18 +145,15 @@ def _right_texts(line: Mapping[str, Any], name: str, place: str) -> list[str]:
 
 
 def _share(answer: str, right_texts: Sequence[str], *, any_of: bool) -> float:
-    """Return RULER's score of an answer, from 0 to 1.
+    """Return RULER's score of an answer, from 0 to 1, as the scorers have it.
 
     any_of: one right text is enough for a score of 1.
 
     >>> _share("It is 42.", ["42", "43"], any_of=False), _share("42", ["42", "43"], any_of=True)
     (0.5, 1.0)
     """
-    cleaned = _CONTROL.sub("\n", answer.strip()).strip().lower()
-    matches = [text.lower() in cleaned for text in right_texts]
-    if any_of:
-        return float(any(matches))
-    return sum(matches) / len(matches)
+    present, missing = find_texts(answer, right_texts, rule="ruler")
+    return float(bool(present)) if any_of else 1 - len(missing) / len(right_texts)
 
 
 def _length(line: Mapping[str, Any]) -> int:
@@ -169,7 +177,7 @@ def summary_rows(text: str, file: Path) -> list[ResultRow]:
     """Return the rows of the table that RULER's evaluation writes.
 
     The table holds tests, their scores in percent, and how many answers were empty. Raises
-    NeedlemapError.
+    NeedlemapError if it is not such a table.
     """
     values_by_name = {row[0]: row[1:] for row in csv.reader(StringIO(text)) if row}
     tests = values_by_name.get("Tasks", [])
@@ -212,7 +220,10 @@ def is_summary(text: str) -> bool:
 
 
 def read_nemo(file: Path) -> Log:
-    """Read the output of one benchmark of NeMo Skills. Raises NeedlemapError."""
+    """Read the output of one benchmark of NeMo Skills.
+
+    Raises NeedlemapError if a line is not a sample.
+    """
     match = OUTPUT.fullmatch(file.name)
     seed = int(match["seed"] or 0) if match else 0
     rows, notes = samples_in(file, lambda line, place: _nemo_sample(line, place, seed=seed))
@@ -270,9 +281,15 @@ def _setup_length(setup: str, lengths: Sequence[int]) -> int:
 
 
 def _nemo_sample(line: Mapping[str, Any], place: str, *, seed: int) -> Iterator[ResultRow]:
+    """Yield the row of one sample of NeMo-Skills.
+
+    seed: the one in the name of its file, or 0.
+    """
     expected = line.get("expected_answer")
     right_texts = expected if isinstance(expected, list) else [expected]
-    index = line.get("index", line.get("id"))
+    id = sample_id(line.get("index", line.get("id")), place)
+    # For RULER's prompts, NeMo Skills keeps RULER's index, which several prompts can have.
+    asked = hash_of([id, expected])
     question = ""
     # Lines that hold RULER's prompt state its length. Their question would be the whole prompt.
     if "length" not in line:
@@ -286,8 +303,8 @@ def _nemo_sample(line: Mapping[str, Any], place: str, *, seed: int) -> Iterator[
         native=None,
         scale=UNIT,
         version=seed + 1,
-        repeat=number_of(index, place),
-        asked=hash_of([index, expected]),
+        repeat=number_of(asked, place),
+        asked=asked,
         question=question,
         reference=shown(", ".join(map(str, right_texts))),
         answer=text_of(line.get("generation")),

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import file_digest
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from needlemap.files import (
     lines_of,
     open_regular,
     read_regular,
+    sha256_of,
 )
 from needlemap.interop import needlehaystack_results
 from needlemap.interop.evalscope_results import (
@@ -246,8 +246,7 @@ def _source(file: Path, metric: str) -> ResultsFile:
     if not file.is_file():
         raise NeedlemapError(f"No file or folder at '{file}'.")
     name = clean_text(file.name)
-    with open_regular(file) as opened:
-        sha256 = file_digest(opened, "sha256").hexdigest()
+    sha256 = sha256_of(file)
     log = _log(file)
     if log is not None:
         tool = log.tool

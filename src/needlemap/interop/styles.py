@@ -12,18 +12,7 @@ from collections.abc import Sequence
 
 from needlemap.errors import SettingsError
 from needlemap.interop.result_row import FACTS, context_title
-from needlemap.reports.figures import (
-    HATCHED,
-    INK,
-    SOFT,
-    TEXT,
-    line,
-    mark,
-    rect,
-    text,
-    text_width,
-    wrap,
-)
+from needlemap.reports.colours import INK, SOFT
 from needlemap.reports.figures.heat import (
     Box,
     Scale,
@@ -34,6 +23,7 @@ from needlemap.reports.figures.panels import (
     prompt_count,
     trials_a_cell,
 )
+from needlemap.reports.figures.shapes import HATCHED, TEXT, line, mark, rect, text, text_width, wrap
 from needlemap.reports.figures.styles import MapStyle
 from needlemap.reports.labels import length_labels, row_labels
 from needlemap.stats.cell_score import CellScore

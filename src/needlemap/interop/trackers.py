@@ -14,7 +14,6 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,10 @@ from needlemap.records.run_file import RunFile
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.labels import percent_of, unique_names
 from needlemap.reports.page.payload import fact_rows, value_text
-from needlemap.reports.summary import effective_lengths_by
+from needlemap.reports.seek_report import seek_result_of, seeks
+from needlemap.reports.summary import effective_lengths_of
 from needlemap.reports.table import DataTable, cells_table, escape_markdown, markdown_table
-from needlemap.stats.effective import RULES, effective_length
+from needlemap.stats.effective import RULES
 from needlemap.text import printable
 
 
@@ -93,6 +93,18 @@ def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float |
 
     A length is named by its tokens, so the name does not depend on a run's other lengths.
     """
+    yield from _sought(run) if seeks(run) else _scores(run, rules)
+    yield "trials/scored", sum(record.scored for record in run.records)
+    yield "trials/missing", run.map.missing
+    costs = costs_of(run.records)
+    for name in ("prompt", "cached", "completion"):
+        yield f"tokens/{name}", costs[f"{name}_tokens"]
+    yield "usd", costs["usd"]
+    yield "usd_judge", costs["judge_usd"]
+
+
+def _scores(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
+    """Yield the scores of a run, and how far they hold."""
     mean = run.map.total
     if mean is not None:
         yield "score/overall", percent(mean.score)
@@ -103,13 +115,18 @@ def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float |
         yield f"score_at_length/{length}", percent_of(score)
     yield from _effective_lengths(run, rules)
 
-    yield "trials/scored", sum(record.scored for record in run.records)
-    yield "trials/missing", run.map.missing
-    costs = costs_of(run.records)
-    for name in ("prompt", "cached", "completion"):
-        yield f"tokens/{name}", costs[f"{name}_tokens"]
-    yield "usd", costs["usd"]
-    yield "usd_judge", costs["judge_usd"]
+
+def _sought(run: Loaded) -> Iterator[tuple[str, float | None]]:
+    """Yield the length that a run sought, with its interval, within the lengths tested.
+
+    It samples lengths unevenly, so it has no scores.
+    """
+    sought = seek_result_of(run)
+    if sought is None:
+        return
+    longest = sought.axis.lengths[-1]
+    for name, end in (("length", sought.point), ("low", sought.low), ("high", sought.high)):
+        yield f"sought/{name}", None if end is None else min(end, longest)
 
 
 def _effective_lengths(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
@@ -117,7 +134,7 @@ def _effective_lengths(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[st
 
     If the score holds at all tested lengths, yield the longest; if it never did, yield 0.
     """
-    for effective in effective_lengths_by(partial(effective_length, run.cube), rules):
+    for effective in effective_lengths_of(run, rules):
         if effective.value is None:
             continue
         name = f"effective_length/{effective.rule.name.replace(':', '_')}"
@@ -289,7 +306,9 @@ class Tracker:
 
 
 def parse_tracker(text: str) -> Tracker:
-    """Return the tracker of KIND:PLACE. Raises SettingsError.
+    """Return the tracker of KIND:PLACE.
+
+    Raises SettingsError if the kind is unknown or the place is missing.
 
     >>> parse_tracker("wandb:team/needles")
     Tracker(kind='wandb', place='team/needles')

@@ -16,7 +16,6 @@ from needlemap.models.model import (
     backend_or_default,
     clean_logprobs,
     find_backend,
-    touch,
 )
 
 __all__ = [
@@ -35,5 +34,4 @@ __all__ = [
     "backend_or_default",
     "clean_logprobs",
     "find_backend",
-    "touch",
 ]

@@ -62,7 +62,10 @@ class AnthropicModel(ServedModel):
         return Traits(breakpoints=bool(options.get("cache", True)), remote=True)
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Send one request, and return its answer. Raises Unmeasured."""
+        """Send one request, and return its answer.
+
+        Raises Unmeasured if the server returns no answer.
+        """
         check_request(decoding.request)
         fields = self._fields(prompt, decoding)
         reader = partial(understood, read, spent=spent)

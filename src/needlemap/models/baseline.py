@@ -29,7 +29,7 @@ from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.http import faults
 from needlemap.models import Answer, Decoding, Model, Traits
 from needlemap.prompts import Prompt
-from needlemap.scorers import call_beside, load_function, source_hash
+from needlemap.scorers import call_unblocked, load_function, source_hash
 from needlemap.secrets import raised_by
 from needlemap.text.tokens import Span
 
@@ -140,7 +140,7 @@ class Sentences:
         return self.text[start : self.stops[index]].strip()
 
     def pick(self, number: int) -> str:
-        """Return a sentence that is not blank, chosen by a number; '' if there is none."""
+        """Return a sentence that is not blank, chosen by a number, or '' if there is none."""
         sentences = [
             sentence for sentence in map(self.__getitem__, range(len(self))) if sentence.strip(ENDS)
         ]
@@ -272,7 +272,7 @@ class PythonModel(Model):
         start = perf_counter()
         try:
             async with asyncio.timeout(decoding.timeout_s) as clock:
-                value = await call_beside(self._function, question(prompt))
+                value = await call_unblocked(self._function, question(prompt))
         except Unmeasured:
             raise
         except Exception as error:

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as Vocabulary
 
 from needlemap.errors import SettingsError
-from needlemap.models import MARK, Traits, touch
+from needlemap.models import MARK, Traits
 from needlemap.models.model_files import ModelFiles, weights_fingerprint
 from needlemap.prompts import TEXT, Prompt
 from needlemap.rendering import RENDERER, Unbounded
-from needlemap.text import printable
+from needlemap.text import needs_space, printable
 from needlemap.text.tokens import TokenText, join
 from needlemap.tokenizers.huggingface import (
     MOST_IN_VOCABULARY,
@@ -148,7 +148,7 @@ class Chat:
         """
         last = b"".join(span.data for span in prompt.spans[-1:])[-4:].decode("utf-8", "ignore")
         spelling = self.vocabulary.id_to_token(int(self.ids(prompt)[-1])) or ""
-        blank = " " if touch(last, answer) and spelling not in self.spellings else ""
+        blank = " " if needs_space(last, answer) and spelling not in self.spellings else ""
         return np.asarray(self.plain.index((blank + answer).encode()).ids, np.int32)
 
     def _text(self, rows: Sequence[Row]) -> str:
@@ -299,7 +299,7 @@ def cut_open(text: str) -> str:
 
 
 def template_of(files: ModelFiles, config: Mapping[str, Any]) -> str | None:
-    """Return the model's chat template from its files; None for a base model."""
+    """Return the model's chat template from its files, or None for a base model."""
     jinja = files.text("chat_template.jinja")
     if jinja is not None:
         return jinja

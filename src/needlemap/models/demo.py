@@ -139,7 +139,7 @@ class NumpyEngine(Engine):
         turns = weights.theta ** (-np.arange(0, weights.head_width, 2) / weights.head_width)
         self._turns_by: NDArray[Any] = turns.astype(np.float32) if weights.short_angles else turns
         self._length = 0
-        self._cache = self._empty(0)
+        self._cache = self._empty_cache(0)
 
     @property
     def cache(self) -> Array:
@@ -171,7 +171,7 @@ class NumpyEngine(Engine):
             raise ValueError(f"cannot crop a cache of {self._length} tokens to {length_tokens}")
         self._length = length_tokens
         if not length_tokens:
-            self._cache = self._empty(0)
+            self._cache = self._empty_cache(0)
         return length_tokens
 
     def _chunks(self, ids: Ids, *, last_only: bool = False) -> Iterator[Array]:
@@ -245,12 +245,17 @@ class NumpyEngine(Engine):
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
     def _make_room(self, tokens: int) -> None:
-        if tokens > self._cache.shape[3]:
-            grown = self._empty(max(tokens, 2 * self._cache.shape[3], _GROWTH))
-            grown[:, :, :, : self._length] = self.cache
-            self._cache = grown
+        """Enlarge the cache so that it can hold some tokens.
 
-    def _empty(self, tokens: int) -> Array:
+        Its size doubles, so that an answer token by token does not copy it each time.
+        """
+        capacity = self._cache.shape[3]
+        if tokens > capacity:
+            larger_cache = self._empty_cache(max(tokens, 2 * capacity, _GROWTH))
+            larger_cache[:, :, :, : self._length] = self.cache
+            self._cache = larger_cache
+
+    def _empty_cache(self, tokens: int) -> Array:
         weights = self._weights
         return np.empty(
             (len(weights.layers), 2, weights.shared, tokens, weights.head_width), np.float32

@@ -29,7 +29,7 @@ _thread_state = threading.local()
 
 @contextmanager
 def split_attention() -> Iterator[None]:
-    """Within it, passes of this thread through transformers' `sdpa` attention need no mask."""
+    """Compute transformers' `sdpa` attention without a mask, in this thread and inside a block."""
     _install()
     _thread_state.on = True
     try:
@@ -40,9 +40,9 @@ def split_attention() -> Iterator[None]:
 
 @cache
 def _install() -> None:
-    """Put our functions before transformers' own, once.
+    """Put our functions in front of transformers' own, once.
 
-    Outside of `split_attention` they do nothing.
+    Outside of `split_attention` they only call transformers' own.
     """
     try:
         from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS as masks

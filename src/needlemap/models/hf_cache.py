@@ -20,7 +20,10 @@ from dataclasses import dataclass
 from functools import cache as once
 from typing import Any
 
-# Tokens by which it grows at least; a quarter of its length if that is more.
+# A room is the tensor that a full layer writes its keys or values into. It may have space for more
+# tokens than the layer holds. A room that is too small is replaced by one with space for so many
+# more tokens, or for a quarter of the present ones if that is more. So the room of a long text is
+# copied a few times, and not at every token.
 ROOM_TOKENS = 4096
 # By their names, as transformers is imported late. Each of `_COPIED_KINDS` has states of its own,
 # and `_HYBRID_KIND` the keys and values of every token, too. A dummy shares another layer's.
@@ -71,7 +74,7 @@ def _write_in_place(
     start = layer.keys.shape[-2]
     stop = start + key_states.shape[-2]
     keys, values = (
-        _with_room(room, tensor, stop)
+        _large_enough(room, tensor, tokens=stop)
         for room, tensor in zip(layer.rooms, (layer.keys, layer.values), strict=True)
     )
     keys[..., start:stop, :] = key_states
@@ -81,15 +84,22 @@ def _write_in_place(
     return layer.keys, layer.values
 
 
-def _with_room(room: Any, tensor: Any, tokens: int) -> Any:
-    """Return the room itself, or a larger one that holds the same if it is too small."""
+def _large_enough(room: Any, stored: Any, tokens: int) -> Any:
+    """Return a layer's room if so many tokens fit into it, or else a larger room.
+
+    stored: the keys or values that the layer holds, (batch, kv_heads, tokens, head_dim). A larger
+    room starts with a copy of them; its other places are not set.
+    """
     if tokens <= room.shape[-2]:
         return room
-    shape = list(tensor.shape)
-    shape[-2] = tokens + max(ROOM_TOKENS, tokens // 4)
-    larger = tensor.new_empty(shape)
-    larger[..., : tensor.shape[-2], :] = tensor
-    return larger
+
+    stored_tokens = stored.shape[-2]
+    spare_tokens = max(ROOM_TOKENS, tokens // 4)
+    shape = list(stored.shape)
+    shape[-2] = tokens + spare_tokens
+    larger_room = stored.new_empty(shape)
+    larger_room[..., :stored_tokens, :] = stored
+    return larger_room
 
 
 def is_sliding(layer: Any) -> bool:
@@ -108,11 +118,11 @@ class Snapshot:
 
     @classmethod
     def of(cls, cache: Any) -> Snapshot:
-        """Copy what the cache could not be cropped back to."""
+        """Return a snapshot of the states of a cache that cropping does not restore."""
         return cls(tuple(_state_copies(layer) for layer in cache.layers))
 
     def put(self, cache: Any, length_tokens: int) -> None:
-        """Bring the cache back to the length at which the snapshot was made."""
+        """Restore the states of a cache, and crop its keys to the length of the snapshot."""
         for layer, states in zip(cache.layers, self.layers, strict=True):
             vars(layer).update(_copy_of(dict(states)))
             has_keys = type(layer).__name__ in (*_FULL_KINDS, _HYBRID_KIND)

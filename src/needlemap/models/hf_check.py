@@ -300,21 +300,28 @@ def _walk(engine: HuggingFaceEngine, check: CacheCheck) -> list[tuple[float, flo
 def _logit_differences(
     engine: HuggingFaceEngine, check: CacheCheck, text: Text, shared: int, steps: int
 ) -> tuple[float, float]:
-    """Return how far a prompt's logits differ from those without a cache, and its last tokens'.
+    """Return how far the logits of a text differ from those of a pass without a cache.
 
-    The prompt is the text without its last `steps` tokens, which are computed one by one. Only its
-    tokens behind the `shared` ones that the cache holds are computed and compared.
+    The first difference is that of the prompt: the text without its last `steps` tokens. The second
+    is that of these last tokens, which are computed one by one; 0 without steps.
+
+    The cache is first cropped to at most `shared` tokens. The tokens that it then holds are not
+    computed or compared again. At the end the last `steps` tokens are dropped from it.
     """
-    stop = len(text.ids) - steps
-    engine.prepare(stop, (check.parting,))
+    prompt_tokens = len(text.ids) - steps
+    engine.prepare(prompt_tokens, (check.parting,))
     start = engine.crop(shared)
-    prompt = difference(engine.extend_all(text.ids[start:stop]), text.rows[start:stop])
+    prompt_logits = engine.extend_all(text.ids[start:prompt_tokens])
+    prompt_difference = difference(prompt_logits, text.rows[start:prompt_tokens])
     if not steps:
-        return prompt, 0.0
+        return prompt_difference, 0.0
 
-    rows = [engine.extend(text.ids[place : place + 1]) for place in range(stop, len(text.ids))]
-    engine.crop(stop)
-    return prompt, difference(np.stack(rows), text.rows[stop:])
+    step_logits = []
+    for place in range(prompt_tokens, len(text.ids)):
+        step_logits.append(engine.extend(text.ids[place : place + 1]))
+    engine.crop(prompt_tokens)
+    step_difference = difference(np.stack(step_logits), text.rows[prompt_tokens:])
+    return prompt_difference, step_difference
 
 
 def difference(left: Logits, right: Logits) -> float:

@@ -130,12 +130,12 @@ class HuggingFaceEngine(Engine):
 
         Raises Unmeasured(MEMORY).
         """
-        last: Logits = self._rows(ids, 1)[-1][-1]
+        last: Logits = self._logits_by_piece(ids, 1)[-1][-1]
         return last
 
     def extend_all(self, ids: Ids) -> Logits:
         """Compute ids behind the cache, and return all their logits, (tokens, vocabulary)."""
-        return np.concatenate(self._rows(ids, len(ids)))
+        return np.concatenate(self._logits_by_piece(ids, len(ids)))
 
     def uncached_logits(self, ids: Ids, keep: int) -> Logits:
         """Return logits of the last `keep` positions of a text, from one pass without a cache."""
@@ -198,8 +198,11 @@ class HuggingFaceEngine(Engine):
     def _side_of(self, tokens: int) -> int:
         return 0 if self.switch is None else self.switch.side(tokens)
 
-    def _rows(self, ids: Ids, keep: int) -> list[Logits]:
-        """Return logits of the last `keep` positions, at most, of each piece."""
+    def _logits_by_piece(self, ids: Ids, keep: int) -> list[Logits]:
+        """Compute tokens piece by piece, and return the logits of the last positions of each.
+
+        keep: the most positions of a piece.
+        """
         start = len(self._ids)
         if not start and not self._prompt_tokens:
             self._side = self._side_of(len(ids))

@@ -22,7 +22,7 @@ from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.finishes import Ending, ending_of
-from needlemap.http.compatible import served
+from needlemap.http.compatible import served_model
 from needlemap.models import Answer, Decoding, Model, backend_or_default, find_backend
 from needlemap.models.call import call_model
 from needlemap.prompts import Prompt
@@ -116,7 +116,7 @@ class Judge(Scorer):
     def __init__(
         self,
         *,
-        model: str = served("gpt-4"),
+        model: str = served_model("gpt-4"),
         attempts: int = 3,
         judge_options: Mapping[str, Any] | None = None,
         temperature: float | None = 0.0,
@@ -166,9 +166,9 @@ class Judge(Scorer):
         return Score(share_of(native, self.scale), float(native), reasons, usd)
 
     def most_usd(self, reference: Reference, answer_tokens: int) -> float | None:
-        """Return the US dollars for one verdict, at most; None if no price is known."""
-        around = _most_tokens(question("", reference))
-        return self._prices.usd(around + answer_tokens, 0, self.decoding.most_tokens)
+        """Return the most US dollars that one verdict may cost, or None if no price is known."""
+        question_tokens = _most_tokens(question("", reference))
+        return self._prices.usd(question_tokens + answer_tokens, 0, self.decoding.most_tokens)
 
     def _usd(
         self,
@@ -185,7 +185,10 @@ class Judge(Scorer):
         )
 
     def open(self) -> None:
-        """Bind the judge's back end. Raises SettingsError."""
+        """Bind the judge's back end.
+
+        Raises SettingsError if no model is named, or if its back end is unknown.
+        """
         self._judge = build(self.model, self._options)
 
     async def close(self) -> None:
@@ -216,10 +219,15 @@ def _most_tokens(prompt: Prompt) -> int:
 
 
 def build(model: str, options: Mapping[str, Any]) -> Model:
-    """Return the judge's back end. Raises SettingsError."""
+    """Return the judge's back end.
+
+    Raises SettingsError if no model is named, or if its back end is unknown.
+    """
     backend, _, name = model.partition("/")
     if not name:
-        raise SettingsError(f"Judge '{model}' names no model. Type one such as {served('gpt-4')}.")
+        raise SettingsError(
+            f"Judge '{model}' names no model. Type one such as {served_model('gpt-4')}."
+        )
     return find_backend(backend)(name, **options)
 
 

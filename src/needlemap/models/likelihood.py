@@ -26,7 +26,7 @@ from pydantic_core import to_json
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import JsonClient, faults
-from needlemap.http.compatible import served
+from needlemap.http.compatible import served_model
 from needlemap.models import MOST_ROWS, Answer, Forced, Logprobs, Row
 from needlemap.models.servers import choice_of, understood
 from needlemap.untrusted import LOWEST_NATS, clean_nats
@@ -82,7 +82,9 @@ class Weighing:
     async def prefill(self, prompt_field: bytes, answer: str, timeout_s: float) -> Answer:
         """Return how likely a server finds an answer's last token behind the rest as one prompt.
 
-        prompt_field: as `weigh` takes it. Raises Unmeasured.
+        Raises Unmeasured if the server shows no log-probability of it.
+
+        prompt_field: as `weigh` takes it.
         """
         async with self._finding:
             if self._prefill_way is None:
@@ -150,9 +152,10 @@ class Weighing:
             words = " and ".join(f"{share:.2f}" for share in shares)
             reasons.append(f"{way}: two different answers have probabilities of {words}.")
         raise SettingsError(
-            f"'{served(self._name)}' at {self._server.base_url} does not say how likely a given "
-            f"answer is, as scorer 'logprob' needs it ({' '.join(reasons)}). Servers that do: "
-            f"vLLM, SGLang, llama.cpp's. Or use --model hf/PATH, or another --scorer."
+            f"'{served_model(self._name)}' at {self._server.base_url} does not say how likely "
+            f"a given answer is, as scorer 'logprob' needs it ({' '.join(reasons)}). "
+            f"Servers that do: vLLM, SGLang, llama.cpp's. Or use --model hf/PATH, or another "
+            f"--scorer."
         )
 
     async def _shares(self, way: Literal["echo", "steps"], timeout_s: float) -> list[float]:
@@ -202,6 +205,10 @@ class Weighing:
         return replace(answer, usage=usage, latency_s=sum(step.latency_s for step in steps))
 
     def _read_echo(self, start: int, count: int, body: dict[str, Any], took_s: float) -> Answer:
+        """Return the answer of a reply that repeats the tokens start..start + count of its prompt.
+
+        Raises Unmeasured if the reply lacks the log-probabilities of some of them.
+        """
         rows = rows_of(body, start, start + count)
         if len(rows) < count:
             words = f"{len(rows)} of {count} tokens"
@@ -222,6 +229,10 @@ class Weighing:
         return self._read(body, took_s)
 
     def _read_next(self, start: int, body: dict[str, Any], took_s: float) -> Answer:
+        """Return the answer of a reply with the log-probabilities of the next token.
+
+        start: the tokens of the prompt. Raises Unmeasured if the reply has no log-probabilities.
+        """
         rows = rows_of(body, 0, 1)
         if not rows:
             raise faults.unreadable("The reply has no log-probabilities", str(body)[:100])

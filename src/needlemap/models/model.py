@@ -167,7 +167,7 @@ class Logprobs:
 
 
 def clean_logprobs(value: object) -> Logprobs | None:
-    """Return log-probabilities as a record keeps them; None for any other value."""
+    """Return log-probabilities as a record keeps them, or None for any other value."""
     if isinstance(value, Logprobs):
         return value
     if not isinstance(value, Mapping):
@@ -180,7 +180,7 @@ def clean_logprobs(value: object) -> Logprobs | None:
 
 
 def _other_token(text: object, likelihood: object) -> tuple[str | None, float | None]:
-    """Return another token with its log-probability; None for both if either is missing."""
+    """Return another token with its log-probability, or None for both if either is missing."""
     name, nats = clean_name(text), clean_nats(likelihood)
     if name is None or nats is None:
         return None, None
@@ -253,25 +253,6 @@ class Answer:
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
-
-
-def touch(before: str, answer: str) -> bool:
-    """Return True if an answer would run into the text before it.
-
-    It would if both are of scripts that have blanks between words, and no blank stands between.
-
-    >>> (
-    ...     touch("Answer:", "Jack"),
-    ...     touch("Answer: ", "Jack"),
-    ...     touch("答：", "杰克"),
-    ...     touch("", "Jack"),
-    ... )
-    (True, False, False, False)
-    """
-    if not before[-1:].strip() or not answer[:1].strip():
-        return False
-    # From U+2E80 on, scripts have no blanks between words.
-    return max(before[-1], answer[0]) < "\u2e80"
 
 
 # Chat messages as (role, text), one of which may hold MARK, to the token texts before and after
@@ -397,7 +378,7 @@ class Model(metaclass=Checked):
 
     @classmethod
     def address(cls, name: str, options: Mapping[str, Any]) -> str:
-        """Return the model's address if none is typed; '' for the provider's own, or without one.
+        """Return the model's address if none is typed, or '' if it has none of its own.
 
         It is hashed into keys, so that another server's answers have other keys. A class that names
         no variable is built, and its `base_url` read.

@@ -122,7 +122,7 @@ class ModelFiles:
 
     @property
     def positions(self) -> int | None:
-        """Return how many positions its configuration has; None if it names no number."""
+        """Return how many positions its configuration has, or None if it names no number."""
         return self.number("max_position_embeddings", "n_positions")
 
     def number(self, *names: str) -> int | None:
@@ -176,7 +176,8 @@ def weights_fingerprint(folder: Path) -> str:
     """Hash a folder's weight, configuration and code files.
 
     Names, sizes, and the first and last 64 kB of each are hashed. Whole files would take minutes;
-    trained weights that differ at all differ there. Raises SettingsError.
+    trained weights that differ at all differ there. Raises SettingsError if the folder cannot be
+    read.
     """
     digest = hashlib.sha256()
     try:
@@ -227,7 +228,10 @@ class Loading:
 
 
 def load_model(name: str, loading: Loading) -> Any:
-    """Return the model on its device or devices, ready for prompts. Raises SettingsError."""
+    """Return the model on its device or devices, ready for prompts.
+
+    Raises SettingsError if the model cannot be loaded.
+    """
     loading.check()
     torch, transformers = libraries()
     files = ModelFiles(name, loading.revision)
@@ -363,7 +367,7 @@ def libraries() -> tuple[Any, Any]:
 
 
 def position_limit(config: Any) -> int | None:
-    """Return how many positions the model has; None if it names no limit."""
+    """Return how many positions the model has, or None if it names no limit."""
     limit = getattr(config.get_text_config(), "max_position_embeddings", None)
     return limit if isinstance(limit, int) and limit > 0 else None
 

@@ -25,10 +25,9 @@ from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.finishes import UNTOLD, Ending, check_finish, ending_of, finish_of
 from needlemap.http import JsonClient, Sent, at_home, base_url_of, faults, from_environment
 from needlemap.http.compatible import is_deployment
-from needlemap.http.served import ServedModels, context_in, list_models, own_context
-from needlemap.http.served import rows_of as listed_rows
+from needlemap.http.served import ServedModels, ServerLimits, limits_in, list_models
 from needlemap.http.wording import message_of
-from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, touch
+from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
 from needlemap.models.responses import as_chat
 from needlemap.models.servers import (
@@ -40,9 +39,9 @@ from needlemap.models.servers import (
     understood,
 )
 from needlemap.prompts import TEXT, Message, Prompt
+from needlemap.text import needs_space
 from needlemap.text.tokens import Span, TokenText
 from needlemap.tokenizers import bundled_for
-from needlemap.untrusted import clean_count
 
 if TYPE_CHECKING:
     from needlemap.http.client import Reader
@@ -183,8 +182,8 @@ class OpenAIModel(ServedModel):
             try:
                 return await self._ask_once(prompt, decoding)
             except Unmeasured as failure:
-                self._sends_stops &= not _wants_no_stop(failure, prompt, decoding)
-                self._sends_logprobs &= not _wants_no_logprobs(failure, decoding)
+                self._sends_stops &= not _refuses_stops(failure, prompt, decoding)
+                self._sends_logprobs &= not _refuses_logprobs(failure, decoding)
                 needs_other_field = self._wants_other_field(failure, field, decoding)
                 if (
                     not needs_other_field
@@ -205,7 +204,7 @@ class OpenAIModel(ServedModel):
             prompt_field += b',"add_generation_prompt":false,"continue_final_message":true'
         # Otherwise a chat's answer starts a message.
         continues = is_started or self.api == "completions"
-        blank = " " if continues and touch(last_message.content[-4:], answer) else ""
+        blank = " " if continues and needs_space(last_message.content[-4:], answer) else ""
         return await self._weighing.weigh(prompt_field, blank + answer, decoding.timeout_s)
 
     async def prefill(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
@@ -291,7 +290,7 @@ class OpenAIModel(ServedModel):
         return b'"%b":[%b]' % (field, b",".join(messages))
 
     def _fields(self, decoding: Decoding, stops: Sequence[str]) -> dict[str, Any]:
-        """Return the other fields; never none."""
+        """Return the other fields of a request's body. At least one is always sent."""
         fields: dict[str, Any] = {}
         if decoding.temperature is not None:
             fields["temperature"] = decoding.temperature
@@ -308,41 +307,29 @@ class OpenAIModel(ServedModel):
         return {**fields, **decoding.request}
 
 
-def _wants_no_stop(failure: Unmeasured, prompt: Prompt, decoding: Decoding) -> bool:
-    """Return True if a refusal shows that the template's stop strings are not taken.
+def _refuses_stops(failure: Unmeasured, prompt: Prompt, decoding: Decoding) -> bool:
+    """Return True if a server refuses a request because of the template's stop strings.
 
-    From then on answers are cut here alone.
+    They are not sent again: answers are then cut here.
     """
     is_sent = prompt.stops and "stop" not in decoding.request
     return bool(is_sent and failure.failure is Failure.REJECTED and NO_STOP.search(str(failure)))
 
 
-def _wants_no_logprobs(failure: Unmeasured, decoding: Decoding) -> bool:
-    """Return True if a refusal shows that log-probabilities are not given, or not as many.
+def _refuses_logprobs(failure: Unmeasured, decoding: Decoding) -> bool:
+    """Return True if a server refuses a request because of the log-probabilities that it asks for.
 
-    From then on none are requested.
+    They are not asked for again.
     """
     refusals = (Failure.REJECTED, Failure.UNAUTHORISED)
     is_sent = decoding.logprobs and "logprobs" not in decoding.request
     return bool(is_sent and failure.failure in refusals and NO_LOGPROBS.search(str(failure)))
 
 
-async def _read_limits(server: JsonClient, model: str) -> tuple[int | None, int | None]:
-    """Return the tokens of prompt and answer that a server takes, and the slots of llama.cpp.
-
-    Each slot has a cache of its own. Returns None for what the server does not report.
-    """
-    model_list, props = await asyncio.gather(
-        _look_up(server, "/v1/models"), _look_up(server, "/props")
-    )
-    models = listed_rows(model_list)
-    context = next((context_in(row) for row in models if row.get("id") == model), None)
-    if not any(row.get("owned_by") == "llamacpp" for row in models):
-        return context, None
-    # A router in front of several models speaks at /props for one of them only.
-    if context is None and len(models) == 1:
-        context = own_context(props)
-    return context, clean_count(props.get("total_slots")) or None
+async def _read_limits(server: JsonClient, model: str) -> ServerLimits:
+    """Return how long a context a server takes, and how many slots llama.cpp has."""
+    listed, props = await asyncio.gather(_look_up(server, "/v1/models"), _look_up(server, "/props"))
+    return limits_in(listed, props, model)
 
 
 async def _look_up(server: JsonClient, path: str) -> dict[str, Any]:
@@ -385,14 +372,16 @@ _NULL = "If it says null of whole answers too, add --model-options null_finish=w
 
 
 def read(body: Mapping[str, Any], latency_s: float = 0.0, *, null_is_whole: bool = False) -> Answer:
-    """Return the answer in a reply of either endpoint.
+    """Return the answer in a reply to a chat or a completion.
 
-    null_is_whole: whether the server sends null as the finish reason of whole answers. Raises
-    Unmeasured if it holds none.
+    Raises Unmeasured if the reply holds no answer.
+
+    null_is_whole: whether the server sends null as the finish reason of whole answers.
     """
     choice = choice_of(body)
     if choice is None:
         raise faults.unreadable("The reply holds no choice of index 0, or several", str(body))
+
     message = choice.get("message") or {"content": choice.get("text")}
     message = message if isinstance(message, dict) else {}
     usage = body.get("usage")

@@ -95,7 +95,9 @@ class ServedModel(Model):
     async def stream_as_wanted(
         self, decoding: Decoding, ask: Callable[[Mapping[str, Any]], Awaitable[Answer]]
     ) -> Answer:
-        """Return an answer, streamed or not as the server requires. Raise Unmeasured.
+        """Return an answer, streamed or not as the server requires.
+
+        Raises Unmeasured if the server returns no answer.
 
         ask: sends a request with these fields in addition to its own.
         """

@@ -152,7 +152,7 @@ def _log_end(log: Path, log_start: int) -> str:
 
 
 def _port_in(base_url: str | None) -> str:
-    """Return the port of an address; '' if it names none."""
+    """Return the port of an address, or '' if it names none."""
     match = re.match(r"\w+://[^/]*:(\d+)", base_url or "")
     return match[1] if match else ""
 

@@ -38,15 +38,15 @@ class Streaming:
         self.is_wanted = False
 
     def fields(self, decoding: Decoding) -> dict[str, Any]:
-        """Return a request's fields for it; none if nothing is to be streamed."""
+        """Return the fields of a request that has its reply streamed, or {} if it has not."""
         if decoding.stream or self.is_wanted:
             return {"stream": True, **self._usage_field}
         return {}
 
     def learn(self, fields: Mapping[str, Any], refusal: Unmeasured) -> bool:
-        """Learn from the refusal of a request with these fields.
+        """Note what the refusal of a request shows, and return True if the next one differs.
 
-        Return True if the next request has other fields.
+        fields: the fields of the request that was refused.
         """
         if refusal.failure not in _REFUSALS:
             return False

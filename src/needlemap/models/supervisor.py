@@ -91,9 +91,9 @@ def is_alive(group: int) -> bool:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of what the server leaves behind, if the system can do that (Linux).
+    """Become the parent of processes that the server leaves behind, if the system can do that.
 
-    In a container process 1 may never collect ended processes, which would look alive.
+    Linux can. In a container, process 1 may never collect ended processes, which would look alive.
     """
     with suppress(ImportError, OSError, AttributeError):
         from ctypes import CDLL

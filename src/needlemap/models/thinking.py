@@ -275,7 +275,7 @@ def _marks_in(text: str) -> list[_Mark]:
             continue
         marks, opens, name = entry
         is_of_text = marks.opens == "text"
-        if is_of_text and not _is_mark(text, match, words_start, opens=opens, marks=marks):
+        if is_of_text and not _is_text_mark(text, match, words_start, opens=opens, marks=marks):
             continue
         marks_found.append(_Mark(*match.span(), opens, name, marks))
         if len(marks_found) == _MOST_MARKS:
@@ -283,21 +283,28 @@ def _marks_in(text: str) -> list[_Mark]:
     return marks_found
 
 
-def _is_mark(
+def _is_text_mark(
     text: str, match: re.Match[str], words_start: int, *, opens: bool, marks: Marks
 ) -> bool:
-    """Return True if words are a mark in their place, though an answer may hold them too.
+    """Return True if ordinary words are a mark, because they stand where a mark would stand.
 
-    words_start: where the text's own words start. opens: whether the mark would open a thought.
+    An answer may hold the same words elsewhere.
+
+    words_start: the offset of the text's first visible letter. opens: True if the words would open
+    a thought, and False if they would end one.
     """
     # `assistantfinal` is not a word of any language.
     if match[0].casefold().startswith("assistant") and "\n" not in match[0]:
         return True
+
     if not opens:
         # A sentence that ends a thought counts only if the text starts with the one that opens it.
-        return text[words_start : words_start + _LINE].startswith(marks.start)
+        return text.startswith(marks.start, words_start)
+
+    # Letter case counts here: an answer may start with "Analysis".
     if match.start() > words_start or not match[0].startswith(marks.start):
         return False
+
     # "analysis" may start an answer: it is a mark if it is glued to a word, or if the end follows.
     next_letter = text[match.end() : match.end() + 1]
     return match[0] != "analysis" or next_letter.isalnum() or marks.end[0] in text
@@ -416,10 +423,11 @@ class _Parting:
 def _is_open(text: str, mark: _Mark) -> bool:
     """Return True if a start that nothing ends opens a thought.
 
-    One in the middle of a sentence is quoted by an answer.
+    If it stands in the middle of a sentence, the answer only quotes it.
     """
     if mark.marks.opens == "anywhere":
         return True
+
     before = text[max(0, mark.start - _LINE) : mark.start]
     if not before.strip():
         return True
@@ -454,12 +462,14 @@ def without_specials(text: str, specials: Sequence[str]) -> str | None:
     return "".join(pieces)
 
 
-def opened_in(prompt: Prompt) -> bool:
-    """Return True if a prompt ends with an opened thought, so that the model starts inside it.
+def ends_in_thought(prompt: Prompt) -> bool:
+    """Return True if a prompt ends with an open thought, which the model then continues.
 
-    >>> [opened_in(Prompt.plain([("text", end)])) for end in ("<|user|>Hm<think>\\n", "<think></think>\\n")]
-    [True, False]
-    """  # noqa: E501
+    >>> ends_in_thought(Prompt.plain([("text", "<|user|>Hm<think>\\n")]))
+    True
+    >>> ends_in_thought(Prompt.plain([("text", "<think></think>\\n")]))
+    False
+    """
     data = b"".join([bytes(span.data[-_TAIL_BYTES:]) for span in prompt.spans[-1:]])
     text = data.decode("utf-8", "ignore").rstrip()
     last = next(reversed(_marks_in(text)), None)

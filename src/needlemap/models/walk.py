@@ -24,7 +24,7 @@ from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import faults
 from needlemap.models import Answer, Decoding, Forced, LogprobSource, Model
 from needlemap.models.decoding import Seen, Stops, stop_strings, token_logprobs
-from needlemap.models.thinking import opened_in, split_thinking
+from needlemap.models.thinking import ends_in_thought, split_thinking
 from needlemap.secrets import scrub
 
 if TYPE_CHECKING:
@@ -226,7 +226,10 @@ class Walk:
         )
 
     def _compute_prompt(self, ids: Ids, partings: Sequence[int]) -> tuple[int, Logits]:
-        """Bring the cache to a prompt. Return how many of its tokens were there, and the logits."""
+        """Fill the cache with a prompt, and return the logits behind it.
+
+        The first value is the number of its tokens that the cache held before.
+        """
         if self._next_logits is not None and np.array_equal(self._cached_ids, ids):
             return len(ids), self._next_logits
         self._engine.prepare(len(ids), partings)
@@ -296,11 +299,18 @@ class WalkingModel(Model):
         """Raise Unmeasured for what will not be computed."""
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Answer once. Raises Unmeasured: refused, no memory, out of time, or it raised."""
+        """Return the answer to a prompt.
+
+        Raises Unmeasured if the prompt is refused, if memory or time runs out, or if the model
+        raises an error.
+        """
         return await self._in_turn(partial(self._answer, prompt, decoding))
 
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """Return how likely it finds a given answer. Raises Unmeasured."""
+        """Return how likely it finds a given answer.
+
+        Raises Unmeasured if the answer cannot be weighed.
+        """
         return await self._in_turn(partial(self._force, prompt, answer, decoding))
 
     async def close(self) -> None:
@@ -318,7 +328,7 @@ class WalkingModel(Model):
             raise Unmeasured(Failure.MODEL, reason) from None
 
     def _answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        start, ids = self._begin(prompt, decoding, decoding.most_tokens)
+        start, ids = self._start_request(prompt, decoding, decoding.most_tokens)
         stops = Stops((*stop_strings(decoding.request), *prompt.stops), self._vocabulary)
         temperature = decoding.temperature
         walked = self._walk.ask(
@@ -337,7 +347,7 @@ class WalkingModel(Model):
             finish=walked.finish,
             completion_tokens=len(walked.answer),
         )
-        return split_thinking(answer, decoding, opened=opened_in(prompt))
+        return split_thinking(answer, decoding, opened=ends_in_thought(prompt))
 
     def _force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
         ids_of_answer = self.answer_ids(prompt, answer)
@@ -345,15 +355,17 @@ class WalkingModel(Model):
             raise Unmeasured(
                 Failure.MODEL, "The reference answer is empty: there is nothing to weigh."
             )
-        start, ids = self._begin(prompt, decoding, len(ids_of_answer))
+        start, ids = self._start_request(prompt, decoding, len(ids_of_answer))
         weighed = self._walk.weigh(ids, ids_of_answer, prompt.partings)
         forced = Forced(weighed.logprobs, weighed.greedy)
         return self._make_answer(
             weighed, start, "walk", text="", forced=forced, completion_tokens=0
         )
 
-    def _begin(self, prompt: Prompt, decoding: Decoding, answer_tokens: int) -> tuple[float, Ids]:
-        """Check a request, start its time, and return when it started and the prompt's ids."""
+    def _start_request(
+        self, prompt: Prompt, decoding: Decoding, answer_tokens: int
+    ) -> tuple[float, Ids]:
+        """Check a request and start its time limit. Return the time of its start, and its ids."""
         start = perf_counter()
         ids = self.prompt_ids(prompt)
         self.refuse(ids, answer_tokens, decoding)

@@ -24,10 +24,10 @@ from needlemap.plan.lanes import (
     LaneQueue,
     Lanes,
     T,
+    count_useful_lanes,
     laned,
     make_lanes,
     speed_up,
-    useful,
 )
 from needlemap.plan.tree import (
     LEAST_TOKENS,
@@ -56,6 +56,7 @@ __all__ = [
     "T",
     "broken",
     "by_length",
+    "count_useful_lanes",
     "in_common",
     "laned",
     "make_lanes",
@@ -66,7 +67,6 @@ __all__ = [
     "shared",
     "shared_tokens",
     "speed_up",
-    "useful",
     "walk_order",
     "with_breakpoints",
     "with_partings",

@@ -91,34 +91,44 @@ class Pierced:
 
     @classmethod
     def of(cls, bins: Bins, legal: Ints, first: Ints) -> Pierced:
-        """Take as candidates the legal position of each bin, and those of a first cover."""
+        """Return the candidates of a grid: the legal position of each bin, and a first cover's.
+
+        legal, first: (lengths, depths) positions.
+        """
         candidates = np.unique(np.concatenate([legal.ravel(), first.ravel()]))
+
         columns = bin_columns(bins, candidates)
         rows, depths = bins.low.shape
         none = rows * depths
+
+        # A chain at the very end of a haystack computes nothing. `fill` divides by its cost, so
+        # the least cost is 1.
         cost = np.maximum(bins.sizes[None, :] - candidates[:, None], 1)
-        cost_alone = np.append(np.maximum(bins.sizes[:, None] - legal, 1).ravel(), 0)
+        cost_alone = np.maximum(bins.sizes[:, None] - legal, 1).ravel()
+
         return cls(
             candidates=candidates,
             bins=np.where(columns >= 0, np.arange(rows) * depths + columns, none),
             cost=cost.astype(float),
-            cost_alone=cost_alone.astype(float),
+            # The number `none` has no cell, and costs nothing.
+            cost_alone=np.append(cost_alone, 0).astype(float),
             low=bins.low.ravel(),
             high=bins.high.ravel(),
             sizes=bins.sizes,
             none=none,
         )
 
-    def further(self, top: int) -> NDArray[np.float64]:
-        """Return what each length costs a chain in addition to its longest length so far.
+    def added_tokens(self, top: int) -> NDArray[np.float64]:
+        """Return the tokens that each length adds to the cost of a chain.
 
-        top: that length, as a row.
+        top: the row of the chain's longest length so far.
         """
-        further: NDArray[np.float64] = np.maximum(self.sizes - self.sizes[top], 1).astype(float)
-        return further
+        # The least cost is 1, because `fill` divides by it.
+        tokens: NDArray[np.float64] = np.maximum(self.sizes - self.sizes[top], 1).astype(float)
+        return tokens
 
-    def within(self, cells: Ints) -> tuple[int, int]:
-        """Return the range of candidates that may pierce at least one of some cells."""
+    def candidates_for(self, cells: Ints) -> tuple[int, int]:
+        """Return the range, start and stop, of the candidates that may pierce one of the cells."""
         start = np.searchsorted(self.candidates, self.low[cells].min())
         stop = np.searchsorted(self.candidates, self.high[cells].max(), side="right")
         return int(start), int(stop)
@@ -140,7 +150,10 @@ class Cover:
 
     @classmethod
     def of(cls, pierced: Pierced, chosen: Ints) -> Cover:
-        """Make the chains of chosen positions, (lengths, depths)."""
+        """Return the cover by the chains of chosen positions.
+
+        chosen: (lengths, depths) positions, all of them candidates.
+        """
         cover = cls(pierced, chains={}, chain_counts=np.zeros(pierced.none + 1, np.int64))
         for row, places in enumerate(np.searchsorted(pierced.candidates, chosen).tolist()):
             for place in places:
@@ -152,11 +165,14 @@ class Cover:
         return Cover(self.pierced, chains=dict(self.chains), chain_counts=self.chain_counts.copy())
 
     def reach(self, place: int, top: int) -> Ints:
-        """Start a chain, or extend it to a longer length, and return the cells added to it."""
-        before = self.chains.get(place, -1)
-        cells: Ints = self.pierced.bins[place, before + 1 : top + 1]
+        """Start a chain, or extend it to a longer length, and return the cells added to it.
+
+        place: the number of its candidate. top: the row of the length.
+        """
+        previous_top = self.chains.get(place, -1)
+        cells: Ints = self.pierced.bins[place, previous_top + 1 : top + 1]
         self.chain_counts[cells] += 1
-        self.chains[place] = max(top, before)
+        self.chains[place] = max(top, previous_top)
         return cells
 
     def tear(self, places: Iterable[int]) -> Ints:
@@ -187,7 +203,7 @@ class Cover:
         cost = self.pierced.cost[start:stop][useful]
         for line, place in enumerate((useful + start).tolist()):
             if place in self.chains:
-                cost[line] = self.pierced.further(self.chains[place])
+                cost[line] = self.pierced.added_tokens(self.chains[place])
 
         worth = weight[cells]
         while worth.any():
@@ -195,7 +211,7 @@ class Cover:
             line, top = divmod(int(ratio.argmax()), ratio.shape[1])
             place = int(useful[line]) + start
             weight[self.reach(place, top)] = 0.0
-            cost[line] = self.pierced.further(self.chains[place])
+            cost[line] = self.pierced.added_tokens(self.chains[place])
             worth = weight[cells]
 
     def prune(self, places: Iterable[int]) -> None:
@@ -258,7 +274,7 @@ def _round(best: Cover, random: Random) -> Cover:
     stop = torn_places[-1] + 1
     holes = cover.tear(torn_places)
     if len(holes):
-        low, high = best.pierced.within(holes)
+        low, high = best.pierced.candidates_for(holes)
         cover.fill(holes, start=low, stop=high, random=random)
         start = min(start, low)
         stop = max(stop, high)

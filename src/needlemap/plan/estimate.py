@@ -14,6 +14,7 @@ from typing import Any
 
 from needlemap.errors import naming_family
 from needlemap.extras import install_line
+from needlemap.models import backend_or_default
 from needlemap.plan.bins import bin_edges, lower_bound, make_bins
 from needlemap.plan.summary import Summary, Terms, WalkedTrials, any_order, summarise
 from needlemap.settings import Settings
@@ -124,6 +125,7 @@ def notes_on(experiment: Experiment) -> list[str]:
     return [
         *experiment.notes,
         *_missing_packages(experiment),
+        *_wrapped_texts(experiment),
         *_tiny_depths(experiment.grid.depths),
     ]
 
@@ -149,6 +151,22 @@ def _missing_packages(experiment: Experiment) -> list[str]:
     return [
         f"'{experiment.settings.model}' needs {' and '.join(missing)} where it is asked, not "
         f"installed here. There, run: {install_line(backend)}"
+    ]
+
+
+def _wrapped_texts(experiment: Experiment) -> list[str]:
+    """Return a line if plain texts of another run go to a server as messages.
+
+    The server puts its chat template around them, so that a base model sees another prompt.
+    """
+    settings = experiment.settings
+    is_wrapped = backend_or_default(settings.backend).renders and experiment.traits.chat
+    texts = [trial for trial in experiment.trials[:1] if not trial.prompt.chat]
+    if not settings.prompts_of or not is_wrapped or not texts:
+        return []
+    return [
+        f"the prompts are plain texts, and '{settings.model}' gets each as a user's message. If it "
+        f"is a base model, add --model-options api=completions"
     ]
 
 

@@ -66,7 +66,9 @@ def speed_up(sizes: Sequence[int], shared: Sequence[int], lanes: Lanes) -> float
     return (sum(sizes) - sum(shared)) / longest
 
 
-def useful(sizes: Sequence[int], shared: Sequence[int], count: int, share: float) -> int:
+def count_useful_lanes(
+    sizes: Sequence[int], shared: Sequence[int], count: int, share: float
+) -> int:
     """Return the most lanes, up to `count`, that are still worth one worker each.
 
     share: how many times faster than one lane each worker must make the walk, in (0, 1].
@@ -133,7 +135,7 @@ class Halves:
     """Let a lane that is done take the later half of the longest lane, if all share one cache."""
 
     def remaining_work(self, start: int, stop: int) -> int:
-        """Return how much work the items in start..stop still are."""
+        """Return the work of the items in start..stop, in items."""
         return stop - start
 
     def split(self, start: int, stop: int) -> int | None:
@@ -163,11 +165,15 @@ class Costs(Halves):
         self._spare_tokens = self.SHARE * (sum(anew) - sum(own))
 
     def remaining_work(self, start: int, stop: int) -> int:
-        """Return the tokens that the items in start..stop still take in their own lane."""
+        """Return the work of the items in start..stop in their own lane, in tokens."""
         return sum(self._own_tokens[start:stop])
 
     def split(self, start: int, stop: int) -> int | None:
-        """Return where both lanes are done soonest, or None if that is without a takeover."""
+        """Return the first of the items in start..stop that another lane takes over, or None.
+
+        Both lanes are then done as soon as possible. The result is None if no takeover brings that
+        time nearer, or if each would compute too many tokens again.
+        """
         best_place = None
         soonest_end = self.remaining_work(start, stop)
         kept_tokens = 0

@@ -19,12 +19,12 @@ from needlemap.errors import SettingsError
 from needlemap.files import read_regular
 from needlemap.plan import (
     Lanes,
+    count_useful_lanes,
     in_common,
     make_lanes,
     ordered,
     shared,
     speed_up,
-    useful,
     walk_order,
 )
 from needlemap.settings.prices import Prices, summed
@@ -310,10 +310,12 @@ def summarise(walked: WalkedTrials, terms: Terms = Terms(), any_order: float = 0
         cut_loss=lanes.loss,
         idle=lanes.idle,
         speed_up=speed_up(walked.sizes, walked.shared, lanes),
-        useful=useful(walked.sizes, walked.shared, count=len(lanes.bounds), share=WORTH),
+        useful=count_useful_lanes(
+            walked.sizes, walked.shared, count=len(lanes.bounds), share=WORTH
+        ),
         usd_plain=_usd(prices, walked.sizes, cached=[0] * len(shared), answer_tokens=budget),
         usd_cached=_usd(prices, walked.sizes, cached=billed, answer_tokens=budget),
-        usd_judge=judged_usd(experiment, experiment.trials),
+        usd_judge=most_judge_usd(experiment, experiment.trials),
         flops=flops,
         seconds=seconds,
         held_tokens=held_tokens,
@@ -368,15 +370,15 @@ def _served_by_cache(walked: WalkedTrials, capacity_tokens: int, block_tokens: i
 def _usd(
     prices: Prices, sizes: Sequence[int], cached: Sequence[int], answer_tokens: int
 ) -> float | None:
-    """Return the dollars of prompts whose answers use their whole budget; None if not known."""
+    """Return the dollars of prompts whose answers use their whole budget, or None if not known."""
     pairs = zip(sizes, cached, strict=True)
     return summed([prices.usd(size, common, answer_tokens) for size, common in pairs])
 
 
-def judged_usd(experiment: Experiment, trials: Iterable[Trial]) -> float | None:
-    """Return the most that a judge's verdicts on all answers cost, in dollars.
+def most_judge_usd(experiment: Experiment, trials: Iterable[Trial]) -> float | None:
+    """Return the most dollars that a judge's verdicts on all answers may cost.
 
-    Return 0 without a judge, and None if no price is known.
+    If there is no judge, the result is 0. If no price is known, it is None.
     """
     scorer = experiment.scorer
     if not scorer.asks:

@@ -65,7 +65,7 @@ def walk_order(prompts: Sequence[Prompt]) -> list[int]:
 
 
 def reused(prompts: Iterable[Prompt]) -> list[int]:
-    """Return how many first tokens each prompt shares with the one before; 0 for the first."""
+    """Return how many first tokens each prompt shares with the one before, or 0 for the first."""
     prompts = list(prompts)
     if not prompts:
         return []

@@ -9,7 +9,15 @@ it to one after it is counted again (measured on 44,100 prompts: no miss, 18 to 
 prompt).
 """
 
-from needlemap.prompts.prompt import TEXT, Message, PlacedNeedle, Prompt, placed, restored
+from needlemap.prompts.prompt import (
+    TEXT,
+    Message,
+    PlacedNeedle,
+    Prompt,
+    continued,
+    placed,
+    restored,
+)
 from needlemap.prompts.seams import MARGIN, SeamCounter, SpanCounter, adds_up
 
 __all__ = [
@@ -21,6 +29,7 @@ __all__ = [
     "SeamCounter",
     "SpanCounter",
     "adds_up",
+    "continued",
     "placed",
     "restored",
 ]

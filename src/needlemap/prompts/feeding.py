@@ -53,9 +53,10 @@ class Feeder:
 
     @property
     def fingerprint(self) -> str:
-        """Return the hash of what it makes of any text: vocabulary, template, first token."""
-        around = [bytes(part.data) for part in self.render([(TEXT, f"a{MARK}b")])]
-        return f"{self.tokenizer.fingerprint}:{hashlib.sha256(b'|'.join(around)).hexdigest()[:16]}"
+        """Return a hash of the vocabulary and the template, which decide the ids of any text."""
+        rendered_parts = [bytes(part.data) for part in self.render([(TEXT, f"a{MARK}b")])]
+        template_hash = hashlib.sha256(b"|".join(rendered_parts)).hexdigest()[:16]
+        return f"{self.tokenizer.fingerprint}:{template_hash}"
 
     def whole(self, rows: Rows) -> tuple[Span, ...]:
         """Return the spans of texts without a haystack of ours, tokenised as a whole."""
@@ -72,7 +73,7 @@ class Feeder:
         make: makes its spans; without it, its text is tokenised as a whole. haystack: a text in it
         that spells no special token.
         """
-        if not self.fed and self.is_open(prompt, haystack):
+        if not self.fed and self.is_ambiguous(prompt, haystack):
             return prompt
         try:
             spans = make(prompt) if make else self.whole(rows_of(prompt))
@@ -88,11 +89,13 @@ class Feeder:
         tokens = sum(map(len, spans)) if self.counts else prompt.tokens
         return replace(prompt, fed=spans, tokens=tokens)
 
-    def is_open(self, prompt: Prompt, haystack: TokenText | None = None) -> bool:
-        """Return True if a server may make other ids of a prompt.
+    def is_ambiguous(self, prompt: Prompt, haystack: TokenText | None = None) -> bool:
+        """Return True if a server may make other ids of a prompt than we do.
 
-        It may if the prompt spells special tokens, or starts the answer: servers treat that in
+        That is so if the prompt spells special tokens or starts the answer, which servers treat in
         different ways.
+
+        haystack: a text in it that spells no special token.
         """
         if prompt.messages[-1].role == "assistant":
             return True

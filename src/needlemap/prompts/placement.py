@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks import Haystack
 from needlemap.prompts import Message, Prompt, SeamCounter, SpanCounter, placed, restored
+from needlemap.text import needs_space
 from needlemap.text.tokens import Span, Tokenizer
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class PromptBuilder:
         return fixed
 
     def _fitting_prompt(self, request: PromptRequest) -> Prompt | None:
-        """Return the prompt that fills the room; None if none fits."""
+        """Return the prompt that fills the room, or None if none fits."""
         stop = self._anchor or max(0, request.guess)
         depths = moved_depths(request.needles, request.chosen, stop)
         positions = [
@@ -211,7 +212,7 @@ class PromptBuilder:
         return self._prompt_with_needles(request, positions_around(positions, request.chosen))
 
     def _prompt_with_needles(self, request: PromptRequest, positions: list[int]) -> Prompt | None:
-        """Return the prompt with its needles there that fills the room; None if none fits."""
+        """Return the prompt with its needles there that fills the room, or None if none fits."""
         if self._units is None:
             return self._exact_prompt(request, positions)
         return self._prompt_of_units(request, positions, self._units)
@@ -219,7 +220,7 @@ class PromptBuilder:
     def _prompt_of_units(
         self, request: PromptRequest, positions: list[int], ends: NDArray[np.int64]
     ) -> Prompt | None:
-        """Return the prompt with the most whole units of haystack that fit; None if none fits.
+        """Return the prompt with the most whole units of haystack that fit, or None if none fits.
 
         ends: where each unit ends.
         """
@@ -349,14 +350,14 @@ class PromptBuilder:
         if not self._exact_lengths:
             return self._span(needle)
         # A character has at most four bytes.
-        last = bytes(before[-1].data[-4:]).decode("utf-8", "ignore")[-1:] if before else ""
+        last = bytes(before[-1].data[-4:]).decode("utf-8", "ignore") if before else ""
         offset = int(self.haystack.text.offsets[position])
         following = self.haystack.text.data[offset : offset + 4] if position < stop else b""
-        first = following.decode("utf-8", "ignore")[:1]
+        first = following.decode("utf-8", "ignore")
         text = needle
-        if needs_space(last, needle[:1]):
+        if needs_space(last, needle):
             text = f" {text}"
-        if needs_space(needle[-1:], first):
+        if needs_space(needle, first):
             text = f"{text} "
         return self._span(text)
 
@@ -441,14 +442,3 @@ def positions_around(positions: list[int], chosen: tuple[int, int] | None) -> li
     before = [min(chosen_position, position) for position in positions[:index]]
     after = [max(chosen_position, position) for position in positions[index + 1 :]]
     return [*before, chosen_position, *after]
-
-
-def needs_space(left: str, right: str) -> bool:
-    """Return True if two characters need a space between them.
-
-    They need one if neither is white space, and if both are of scripts that use spaces.
-    """
-    if not left or not right or left.isspace() or right.isspace():
-        return False
-    # Code points from here on are Han, kana and Hangul.
-    return ord(left) < 0x2E80 and ord(right) < 0x2E80

@@ -159,6 +159,27 @@ class Prompt:
         return digest.hexdigest()
 
 
+def continued(first: Prompt, answer: TokenText, further: Prompt) -> Prompt:
+    """Return a prompt that continues a conversation: the first prompt, its answer, and another one.
+
+    If both are chats, the answer is a message of its own, and system messages of the further prompt
+    are left out. The ids that the model is fed are left empty.
+    """
+    answer_span = answer.span()
+    if first.chat:
+        further_messages = [message for message in further.messages if message.role != "system"]
+        messages = (*first.messages, Message("assistant", (answer_span,)), *further_messages)
+    else:
+        spans = (*first.messages[0].spans, answer_span, *further.messages[0].spans)
+        messages = (Message(TEXT, spans),)
+    return Prompt(
+        messages,
+        question=further.question,
+        tokens=first.tokens + len(answer_span) + further.tokens,
+        stops=further.stops,
+    )
+
+
 def restored(prompt: Prompt, order: Sequence[int]) -> Prompt:
     """Return a prompt that lists its needles as the item does.
 

@@ -41,7 +41,7 @@ class SeamCounter:
         inside = False
         window: list[_Piece] = []
         for span in spans:
-            inner = self._inner(span)
+            inner = self._untouched_part(span)
             if inner is None:
                 window.append((span.text, span.start, span.stop))
                 continue
@@ -51,10 +51,10 @@ class SeamCounter:
             window, inside = [(span.text, stop, span.stop)], True
         return total + self._window(inside, window)
 
-    def _inner(self, span: Span) -> tuple[int, int] | None:
+    def _untouched_part(self, span: Span) -> tuple[int, int] | None:
         """Return the part of a haystack span, between safe cuts, that no seam can touch.
 
-        None for another text, or a span that is too short.
+        If the span is of another text or too short, the result is None.
         """
         if span.text is not self._haystack or span.stop - span.start <= 2 * MARGIN:
             return None

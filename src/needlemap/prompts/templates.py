@@ -108,7 +108,9 @@ def load_template(name: str) -> Template:
 def parse_template(data: dict[str, Any], name: str) -> Template:
     """Return a template from its data.
 
-    data: `messages` (role and text each) or `text`, and the optional keys. Raises SettingsError.
+    Raises SettingsError if a key or a placeholder is unknown, or if a key is missing.
+
+    data: `messages` (role and text each) or `text`, and the optional keys.
     """
     for key in data:
         if key not in _KEYS:

@@ -1,4 +1,4 @@
-"""Find and begin a run's families on disk.
+"""Find a run's families on disk, and write suite.json for new ones.
 
 One family lies in the run's folder, several in folders of their own, by suite.json.
 """
@@ -88,15 +88,24 @@ class Families:
         return "suite"
 
     @property
+    def has_findings(self) -> bool:
+        """Return True if the families are parts of a check, an ab or a storm, not of a suite."""
+        return self.kind in installed("findings")
+
+    @property
     def started_names(self) -> list[str]:
-        """Return the names of the families that have a run."""
+        """Return the names of the families of a suite that have a run file.
+
+        For a run with one family it is always [''], the family's name. So `load_run` raises an
+        error if the folder holds no run.
+        """
         if self.is_plain:
             return list(self.names)
         return [name for name in self.names if is_regular(self.folder(name) / RUN_FILE)]
 
     @property
     def folders(self) -> list[Path]:
-        """Return the folders of the families that have a run."""
+        """Return the folders of the families in `started_names`."""
         return [self.folder(name) for name in self.started_names]
 
     def folder(self, name: str) -> Path:

@@ -33,10 +33,10 @@ from needlemap.files import (
 )
 from needlemap.records.document import write_json
 from needlemap.records.lock import lock_folder
-from needlemap.records.record import Record, outline, share_field_names
-from needlemap.records.run_file import RUN, RuledScorer, RunFile
+from needlemap.records.record import Record, outline, without_field_names
+from needlemap.records.run_file import RUN, RunFile
 from needlemap.text import counted
-from needlemap.untrusted import check_parts, parts_in, read_json
+from needlemap.untrusted import check_size, read_json
 from needlemap.version import SCHEMA
 
 RECORDS = "records-*.jsonl"
@@ -188,9 +188,9 @@ class RunFolder:
         for record in self.every_record(texts=texts):
             if record.is_skipped:
                 continue
-            scorer = scorer_of(record)
+            scorer = record.scorer
             if about is not None and scorer is not None:
-                is_earlier = scorer in about.earlier_scorers
+                is_earlier = any(map(scorer.is_same, about.earlier_scorers))
                 if is_earlier or scorer.is_by_another_rule(about.scorer):
                     continue
             yield record
@@ -338,8 +338,8 @@ def parse_record(line: bytes) -> Record | None:
     Raise NeedlemapError if a newer needlemap wrote the record.
     """
     try:
-        check_parts(parts_in(line), len(line))
-        record = share_field_names(Record.model_validate_json(line))
+        check_size(line)
+        record = without_field_names(Record.model_validate_json(line))
         schema = record.schema_version
     except ValueError:
         record = None
@@ -361,11 +361,3 @@ def _schema(line: bytes) -> int:
         return 0
     schema = value.get("schema") if isinstance(value, dict) else None
     return schema if isinstance(schema, int) else 0
-
-
-def scorer_of(record: Record) -> RuledScorer | None:
-    """Return a record's scorer as run.json names it, or None if nothing was scored."""
-    scorer = record.scorer
-    if scorer is None:
-        return None
-    return RuledScorer(name=scorer.name, options=scorer.options, rule=scorer.rule)

@@ -101,6 +101,15 @@ class Loaded:
         return make_cube(self.prompts, one_haystack=self.about.one_haystack)
 
     @cached_property
+    def reasons(self) -> frozenset[str]:
+        """Return the names of all reasons that scorers gave for scores (`scorer.why`)."""
+        names = set[str]()
+        for record in self.records:
+            if record.scorer is not None:
+                names.update(record.scorer.why)
+        return frozenset(names)
+
+    @cached_property
     def map(self) -> Map:
         """Return the map of the scores."""
         about = self.about

@@ -26,6 +26,7 @@ from needlemap.errors import Failure
 from needlemap.finishes import Ending, ending_of
 from needlemap.grid import MOST_TOKENS
 from needlemap.models import Logprobs, clean_logprobs
+from needlemap.records.run_file import RuledScorer
 from needlemap.scorers import FIRST_RULE
 from needlemap.settings.prices import summed
 from needlemap.untrusted import (
@@ -110,7 +111,7 @@ class PromptRecord(BaseModel):
         return self.off_by < -_SEAMS
 
 
-class ScorerRecord(BaseModel):
+class ScorerRecord(RuledScorer):
     """How an answer was scored.
 
     Attributes:
@@ -127,8 +128,7 @@ class ScorerRecord(BaseModel):
         ratio: The two parts of a score that is a ratio. Maps show ratios of their sums.
     """
 
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
-    name: str
+    model_config = ConfigDict(allow_inf_nan=False)
     options: JsonObject = Field(default_factory=dict)
     rule: Whole = FIRST_RULE
     scale: tuple[float, float] = (0.0, 1.0)
@@ -339,9 +339,10 @@ class Record(BaseModel):
 
         If the tokens of its own prompt are unknown, None is returned.
         """
-        if self.sent_tokens is None:
+        sent_tokens = self.sent_tokens
+        if sent_tokens is None:
             return None
-        return self.sent_tokens + sum(passage.tokens or 0 for passage in self.beside)
+        return sent_tokens + sum(passage.tokens or 0 for passage in self.beside)
 
     def line(self) -> bytes:
         """Return its JSON line."""
@@ -349,24 +350,18 @@ class Record(BaseModel):
         return self.model_dump_json(by_alias=True, exclude=exclude).encode() + b"\n"
 
 
-_FIELD_NAMES: dict[frozenset[str], set[str]] = {}
-# A records file that somebody sent may have other fields in every line.
-_MOST_SHAPES = 1_000
+_NO_NAMES: set[str] = set()
 
 
-def share_field_names(record: Record) -> Record:
+def without_field_names(record: Record) -> Record:
     """Halve the memory that a record takes, and return the record.
 
     pydantic keeps the names of the fields that were set in a set for each record and each of its
-    parts. Here equal sets become one.
+    parts. They are dropped, because nothing asks which fields of a record were set.
     """
     for part in (record, record.prompt, record.scorer, record.unread, *record.needles):
-        if part is None:
-            continue
-        names = part.model_fields_set
-        if len(_FIELD_NAMES) < _MOST_SHAPES:
-            names = _FIELD_NAMES.setdefault(frozenset(names), names)
-        object.__setattr__(part, "__pydantic_fields_set__", names)
+        if part is not None:
+            object.__setattr__(part, "__pydantic_fields_set__", _NO_NAMES)
     return record
 
 
@@ -471,7 +466,6 @@ def _defaults(kind: type[BaseModel]) -> Mapping[str, Any]:
     return {name: field.get_default(call_default_factory=True) for name, field in fields}
 
 
-_NO_NAMES: set[str] = set()
 # Fields that most outlines of a run have in common.
 _COMMON = (
     "schema_version",
@@ -504,18 +498,22 @@ def costs_of(records: Iterable[Record], names: Iterable[str] = ()) -> dict[str, 
     names: the costs, by default all. `usd` is of the model's answers and of attempts that could not
     be read. `seconds` is latency, which overlaps between lanes.
     """
-    all_records = list(records)
-    costs: dict[str, float | None] = {}
-    for name in names or _COSTS:
-        total = summed(map(_COSTS[name], all_records), of_known=True)
-        costs[name] = None if total is None else round(total, 6)
-    return costs
+    costs = {name: _COSTS[name] for name in names or _COSTS}
+    rows = [[cost(record) for cost in costs.values()] for record in records]
+    sums: dict[str, float | None] = {}
+    for index, name in enumerate(costs):
+        total = summed((row[index] for row in rows), of_known=True)
+        sums[name] = None if total is None else round(total, 6)
+    return sums
 
 
 _COSTS: dict[str, Callable[[Record], float | None]] = {
     "prompt_tokens": lambda record: None if record.latency_s is None else record.all_tokens,
     "cached_tokens": lambda record: _sum_of_prompts(record, "cached_tokens"),
-    "planned_tokens": lambda record: _sum_of_prompts(record, "shared_tokens"),
+    # As the tokens of which they are a share: of prompts that were answered.
+    "planned_tokens": lambda record: (
+        None if record.latency_s is None else _sum_of_prompts(record, "shared_tokens")
+    ),
     "completion_tokens": attrgetter("completion_tokens"),
     "thinking_tokens": attrgetter("thinking_tokens"),
     "usd": attrgetter("asked_usd"),
@@ -565,8 +563,8 @@ def outcome_of(record: Record) -> str:
     return SCORED
 
 
-def outcome_counts(records: Iterable[Record]) -> dict[str, int]:
-    """Count records by outcome: the model's own outcomes first, then failures by name."""
-    counts = Counter(record.outcome for record in records)
+def outcome_counts(outcomes: Iterable[str]) -> dict[str, int]:
+    """Count outcomes of records: the model's own outcomes first, then failures by name."""
+    counts = Counter(outcomes)
     failures = sorted(counts.keys() - set(THE_MODELS))
     return {name: counts[name] for name in (*THE_MODELS, *failures) if counts[name]}

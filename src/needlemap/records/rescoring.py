@@ -12,14 +12,19 @@ from needlemap.registry import find
 from needlemap.scorers import rule_of
 
 
-def how_to_score(path: str, scorer: RuledScorer) -> str:
-    """Return the command that scores a run's answers with a scorer of its run.json.
+def how_to_score(path: str, scorer: RuledScorer, now: RuledScorer | None = None) -> str:
+    """Return the command that scores a run's answers with a scorer of a run.json.
+
+    now: the run's own scorer, whose options the command keeps if it names the same scorer without
+    any; None if it is `scorer`.
 
     >>> recall = RuledScorer(name="recall", options={"rule": "ruler"})
     >>> how_to_score("my run", recall)
     "needlemap score 'my run' --scorer recall --scorer-options rule=ruler"
     >>> how_to_score("old", RuledScorer(name="keyword", options={}))
     'needlemap score old --scorer keyword --scorer-options rule=opencompass'
+    >>> how_to_score("r", RuledScorer(name="recall", options={"rule": "words"}), now=recall)
+    'needlemap score r --scorer recall --scorer-options rule=words'
     """
     options = scorer.options
     defaults: dict[str, Any] = {}
@@ -28,10 +33,13 @@ def how_to_score(path: str, scorer: RuledScorer) -> str:
         kind = find("scorers", scorer.name)
         options = {**getattr(kind, "unsaid", {}), **options}
         defaults = dict(kind().options)
+    typed = {name: value for name, value in options.items() if value != defaults.get(name)}
+    if not typed and now is not None and now.name == scorer.name:
+        # Any option that is typed replaces all that the run has.
+        typed = {name: value for name, value in options.items() if value != now.options.get(name)}
     command = ["needlemap", "score", path, "--scorer", scorer.name]
-    for name, value in options.items():
-        if value != defaults.get(name):
-            command += ["--scorer-options", _flag_value(name, value)]
+    for name, value in typed.items():
+        command += ["--scorer-options", _flag_value(name, value)]
     return shlex.join(command)
 
 

@@ -1,7 +1,7 @@
 """Find the package that reads the results of another tool.
 
 A package registers a `ResultsReader` by an entry point of group `needlemap.results`. None is
-imported for a folder that holds a run of ours.
+imported for a folder that holds a run of needlemap.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ class ResultsReader:
     """Reads files of another tool as runs. It writes nothing."""
 
     def reads(self, path: Path) -> bool:
-        """Return True if a file, or a folder without a run of ours, holds such results."""
+        """Return True if a path holds results of the tool that this reader is for.
+
+        path: a file, or a folder that does not hold a run of needlemap.
+        """
         raise NotImplementedError
 
     def load(self, path: Path, metric: str = "") -> list[Loaded]:
-        """Return the runs at a path. The first one has the notes on the files.
+        """Return the results at a path as runs. The notes on the files are in the first run.
 
-        metric: the score that counts in a log with several; '' for the first one.
+        metric: the name of the score to read if a log has several; '' for the first one.
 
-        Raise NeedlemapError if they cannot be read.
+        Raise NeedlemapError if the results cannot be read.
         """
         raise NotImplementedError
 
 
 def reader_of(path: Path) -> ResultsReader | None:
-    """Return the reader of the results at a path.
+    """Return the first installed reader that can read the results at a path.
 
-    If the path holds a run of ours, or if no reader knows the format, None is returned.
+    Return None if the path holds a run of needlemap, or if no reader knows the format.
     """
     if is_run_folder(path):
         return None

@@ -72,6 +72,10 @@ class RuledScorer(BaseModel):
     options: dict[str, Any]
     rule: int = FIRST_RULE
 
+    def is_same(self, other: RuledScorer) -> bool:
+        """Return True if another is this scorer, with the same options and by the same rule."""
+        return (self.name, self.rule, self.options) == (other.name, other.rule, other.options)
+
     def is_by_another_rule(self, other: RuledScorer) -> bool:
         """Return True if another is this scorer by another rule.
 
@@ -81,9 +85,10 @@ class RuledScorer(BaseModel):
         >>> ours.is_by_another_rule(RuledScorer(name="exact", options={"new": True}, rule=2))
         True
         """
+        if self.name != other.name or self.rule == other.rule:
+            return False
         common_names = self.options.keys() & other.options.keys()
-        has_same_options = all(self.options[name] == other.options[name] for name in common_names)
-        return self.name == other.name and self.rule != other.rule and has_same_options
+        return all(self.options[name] == other.options[name] for name in common_names)
 
 
 class RunHaystack(BaseModel):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.grid import percent
 from needlemap.reports.labels import depth_labels, length_labels, p_label, score_label
+from needlemap.stats import place_label
 from needlemap.stats.intervals import FEWEST
 from needlemap.stats.pairs import FirstDifference, Token
 from needlemap.text import counted
@@ -82,16 +83,6 @@ def answers_lines(pairs: AnswerPairs) -> list[str]:
         lines.append(f"differ by length: {_counts(by_length)}")
         lines.append(f"differ by depth: {_counts(by_depth)}")
     return lines
-
-
-def place_label(place: Place) -> str:
-    """Return the place of a trial, as `replay` takes it.
-
-    >>> place_label((2, 1000, 0.5))
-    'length 1000, depth 50, repeat 2'
-    """
-    repeat, length, depth = place
-    return f"length {length}, depth {percent(depth):g}, repeat {repeat}"
 
 
 def _changed_answer_lines(answer: ChangedAnswer) -> list[str]:

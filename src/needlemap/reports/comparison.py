@@ -29,9 +29,11 @@ from needlemap.reports.labels import (
 )
 from needlemap.reports.loss import (
     least_label,
+    loss_answer,
     loss_json,
     loss_line,
     margin_label,
+    overrun_notes,
     verdict_of,
     warnings_of,
 )
@@ -41,7 +43,7 @@ from needlemap.reports.report import (
     ENDS,
     LENGTH,
     LOSS,
-    PERCENT,
+    SCORE,
     Claim,
     Column,
     Fact,
@@ -64,8 +66,8 @@ if TYPE_CHECKING:
 # Cells that are listed as those that changed most.
 EXPLORED = 5
 LOSSES = (
-    Column("score_a", "A", PERCENT),
-    Column("score_b", "B", PERCENT),
+    Column("score_a", "A", SCORE),
+    Column("score_b", "B", SCORE),
     Column("loss", "loss", LOSS),
     Column("low", unit=LOSS),
     Column("high", unit=LOSS),
@@ -103,7 +105,7 @@ def comparison_report(
     if same_answers is not None:
         verdicts["the same answers"] = same_answers
     verdicts_by_weight = most_serious(verdicts.values())
-    loss = loss_line(paired, names.short)
+    loss, answer = loss_line(paired, names.short), loss_answer(paired, names.short)
 
     parts: list[Fact | Table | Parts] = [Fact(said=names_text(names))]
     parts += (
@@ -115,7 +117,7 @@ def comparison_report(
     parts += [Fact(said=line) for line in answers_text(comparison, answers)]
     if paired.sequential:
         parts += [Fact(said=line) for line in looks_line(paired)]
-    parts += [Fact(said=line, warns=True) for line in warnings_of(paired)]
+    parts += [Fact(said=line) for line in warnings_of(paired)]
     count = len(comparison.families)
     if count > 1 and comparison.is_judged:
         caution = (
@@ -133,6 +135,7 @@ def comparison_report(
         claims=tuple(
             Claim(name, verdict.word, verdict.line("compare")) for name, verdict in verdicts.items()
         ),
+        answer="" if verdicts else f"{answer}; for a verdict type --margin 2.",
         ends="" if verdicts else f"compare: {loss}; for a verdict type --margin 2.",
     )
 
@@ -194,16 +197,21 @@ def _suite_parts(
     overall = comparison.overall
     count = len(comparison.families)
     unplaced = all(map(_is_unplaced, comparison.families.values()))
-    tested_count = comparison.paired.families[0] or count
-    of_all = "" if tested_count == count else f" of {count}"
+    mean_count = comparison.paired.families[0] or count
+    if comparison.paired.loss is not None:
+        mean_count -= sum(
+            family.paired.loss is None and not family.paired.floored
+            for family in comparison.families.values()
+        )
+    of_all = "" if mean_count == count else f" of {count}"
     heading = (
-        f"mean over {tested_count}{of_all} families, each counting the same, however many pairs "
+        f"mean over {mean_count}{of_all} families, each counting the same, however many pairs "
         f"it has:"
     )
     counted_lines = [
         means_label(overall),
         f"{overall.n} pairs{_of_haystacks(overall, unplaced)}",
-        f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
+        _changed_text(comparison),
     ]
     mean_lines = counted_lines if comparison.counted else [means_label(overall)]
     yield _family_table(comparison)
@@ -249,7 +257,7 @@ def _family_parts(
         lines = [
             f"{overall.n} pairs{_of_haystacks(overall, unplaced)}{left_out}",
             means_label(overall),
-            f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
+            _changed_text(comparison),
         ]
     else:
         lines = [f"{overall.n} means in both{left_out}", means_label(overall)]
@@ -265,28 +273,18 @@ def _family_parts(
     yield Table("cells", CELLS, tuple(map(_cell, comparison.cells)))
     if comparison.counted:
         change_lines = [] if unplaced else _most_changed_line(comparison)
-        for line in [*change_lines, *_overrun_notes(comparison.ran_on), _power_line(comparison)]:
+        for line in [*change_lines, *overrun_notes(comparison.ran_on), _power_line(comparison)]:
             yield Fact(said=line)
 
 
 def _power_line(comparison: FamilyComparison) -> str:
     """Return a line on the pairs that there are, and those that each verdict takes."""
     margin, power = comparison.paired.margin or 0.01, comparison.power
-    parts = [least_label(comparison.paired, graded=comparison.graded)]
+    parts = [least_label(comparison.paired)]
     if power.fail is not None:
         parts.append(f"a FAIL, if {margin_label(2 * margin)} points are lost, about {power.fail:,}")
     parts.append(f"that a loss of {margin_label(margin)} is sure, about {power.sure:,}")
     return f"pairs: you have {comparison.overall.n:,}; {'; '.join(filter(None, parts))}"
-
-
-def _overrun_notes(counts: tuple[int, int]) -> list[str]:
-    """Return a note on answers that count as wrong because they did not stop."""
-    return [
-        f"note: {counted(count, 'answer')} of {side} ran on to the end of the budget where "
-        f"{other_side} stopped: counted as wrong"
-        for side, other_side, count in (("A", "B", counts[0]), ("B", "A", counts[1]))
-        if count
-    ]
 
 
 def _is_unplaced(comparison: FamilyComparison) -> bool:
@@ -303,7 +301,15 @@ def _of_haystacks(overall: Difference, unplaced: bool) -> str:
 
 def means_label(overall: Difference) -> str:
     """Return both scores."""
-    return f"A {score_label(overall.first)}, B {score_label(overall.second)}"
+    first, second = overall.means
+    return f"A {score_label(first)}, B {score_label(second)}"
+
+
+def _changed_text(comparison: Comparison | FamilyComparison) -> str:
+    """Return what B lost and gained, with the p of no difference if there is one."""
+    overall = comparison.overall
+    counts = f"B lost {overall.lost}, gained {overall.gained}"
+    return counts if comparison.p is None else f"{counts}; {p_text(overall)}"
 
 
 def _length_table(comparison: FamilyComparison) -> Table:
@@ -387,21 +393,24 @@ def _shared_facts(
     yield from keyed({"a": names.first, "b": names.second, "differ": names.differ})
     yield from keyed({"notes": list(names.notes), **loss_json(paired)})
     yield Fact("warnings", warnings_of(paired))
-    means = {"score_a": percent(overall.first), "score_b": percent(overall.second)}
-    tests = {"p": overall.p, "least_p": overall.least_p, "haystacks": overall.clusters}
+    score_a, score_b = (None if mean is None else percent(mean) for mean in overall.means)
+    means = {"score_a": score_a, "score_b": score_b}
+    tests = {"p": comparison.p, "least_p": overall.least_p, "haystacks": overall.clusters}
     yield Fact("overall", means | tests, "\n".join(lines))
     yield from keyed({"graded": comparison.graded, "counted": comparison.counted})
 
 
 def _loss_values(difference: Difference, loss: Loss | None) -> dict[str, Any]:
     """Return a loss and what it is of, by the columns of its row."""
+    first, second = difference.means
+    mean_loss = -difference.value if difference.n else None
     return {
-        "score_a": difference.first,
-        "score_b": difference.second,
-        "loss": -difference.value if loss is None else loss.value,
+        "score_a": first,
+        "score_b": second,
+        "loss": mean_loss if loss is None else loss.value,
         "low": loss and loss.low,
         "high": loss and loss.high,
-        "p": difference.p,
+        "p": difference.p if difference.n else None,
         "least_p": difference.least_p,
         "n": difference.n,
         "haystacks": difference.clusters,

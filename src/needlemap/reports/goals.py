@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from needlemap.errors import SettingsError
-from needlemap.records.families import families_of
+from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
 from needlemap.reports.comparison import looks_line, means_label
 from needlemap.reports.labels import length_labels, percent_of, score_label
 from needlemap.reports.loss import loss_json, margin_label, verdict_of, warnings_of
 from needlemap.reports.pairing import compare_loaded
 from needlemap.reports.report import Claim, Fact, Report, keyed
-from needlemap.reports.summary import means_of, overall_of, read_families, score_weights
+from needlemap.reports.summary import means_of, overall_of, read_families, scores_of
+from needlemap.stats.difference import missing_bounds
+from needlemap.stats.effective import Mean
+from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.looks import Scope
 from needlemap.stats.verdicts import NO_RESULT, Verdict, row_word
 from needlemap.text import counted
@@ -41,7 +44,7 @@ def until_report(
         name,
         *keyed(loss_json(paired)),
         *(Fact(said=line) for line in (means, *looks_line(paired))),
-        *(Fact(said=line, warns=True) for line in warnings_of(paired)),
+        *(Fact(said=line) for line in warnings_of(paired)),
     )
 
 
@@ -59,7 +62,9 @@ class MeanScore:
         low, high: Its 95 % interval; None without one.
         missing: Trials without a score.
         lowest: low, if all that is missing were wrong.
+        highest: high, if all that is missing were right.
         below: The lengths in tokens whose mean is below the threshold.
+        left_out: The lengths at which a family has no score, so that the mean leaves them out.
     """
 
     score: float | None
@@ -67,7 +72,9 @@ class MeanScore:
     high: float | None
     missing: int
     lowest: float | None
-    below: tuple[int, ...]
+    highest: float | None
+    below: tuple[int, ...] = ()
+    left_out: tuple[int, ...] = ()
 
 
 def check_threshold(threshold: float) -> float:
@@ -101,35 +108,37 @@ def threshold_verdict(mean: MeanScore, threshold: float) -> Verdict:
     """Return the verdict on a mean.
 
     PASS: the lower end is no lower than the threshold, even if all missing trials were wrong.
-    FAIL: the upper end is below it. SUSPECT: the mean is below it, or a length is.
+    FAIL: the upper end is below it, even if all missing trials were right. SUSPECT: the mean is
+    below it, or a length is, or a length is left out.
     """
+    unscored = f"{counted(mean.missing, 'trial')} without a score" if mean.missing else ""
+    ask_again = "the same command asks them again" if mean.missing else ""
     if mean.score is None:
-        return Verdict(NO_RESULT, "no answer was scored", next=_missing_advice(mean.missing))
+        return Verdict(NO_RESULT, "no answer was scored", unscored, next=ask_again)
     word = row_word(
-        fails=mean.high is not None and mean.high < threshold,
+        fails=mean.highest is not None and mean.highest < threshold,
         passes=mean.lowest is not None and mean.lowest >= threshold - 1e-9,
-        points=mean.score < threshold - 1e-9 or bool(mean.below),
+        points=mean.score < threshold - 1e-9 or bool(mean.below or mean.left_out),
     )
     ends = ""
     if mean.low is not None and mean.high is not None:
         ends = f" ({score_label(mean.low / 100)} to {score_label(mean.high / 100)})"
-    labels = length_labels(list(mean.below)).values()
-    evidence = f"below it at {', '.join(labels)}" if labels else ""
+    parts = [
+        f"{words} {', '.join(length_labels(list(lengths)).values())}"
+        for words, lengths in (
+            ("below it at", mean.below),
+            ("not all families have a score at", mean.left_out),
+        )
+        if lengths
+    ]
     advice = "more --repeats narrow the interval" if ends else "give 5 or more --repeats"
     return Verdict(
         word=word,
         claim=f"mean {score_label(mean.score / 100)} %{ends}, wanted {threshold:g}",
-        evidence=evidence,
+        evidence=", ".join(filter(None, (*parts, unscored))),
         scope="these prompts",
-        next="" if word in ("PASS", "FAIL") else _missing_advice(mean.missing) or advice,
+        next="" if word in ("PASS", "FAIL") else ask_again or advice,
     )
-
-
-def _missing_advice(count: int) -> str:
-    """Return what to do about trials without a score, or '' if there are none."""
-    if not count:
-        return ""
-    return f"{counted(count, 'trial')} without a score: the same command asks again"
 
 
 def mean_of(path: str | Path, threshold: float) -> MeanScore:
@@ -139,33 +148,44 @@ def mean_of(path: str | Path, threshold: float) -> MeanScore:
     mean = overall_of(families, runs)
     missing_count = sum(run.map.missing for run in runs.values() if run is not None)
     if mean is None:
-        return MeanScore(None, None, None, missing=missing_count, lowest=None, below=())
+        return MeanScore(None, None, None, missing_count, lowest=None, highest=None)
 
     by_length = means_of(families, runs)
     low_lengths = [
         length for length, row in by_length.items() if 100 * row.score < threshold - 1e-9
     ]
-    lowest = None
-    if mean.low is not None:
-        lowest = 100 * (mean.low - _largest_drop(score_weights(families), runs))
+    (all_wrong, all_right), lengths = _bounds(families, runs, mean)
+    lowest = highest = None
+    if mean.low is not None and mean.high is not None:
+        lowest = 100 * (mean.low - (mean.score - all_wrong))
+        highest = 100 * (mean.high + (all_right - mean.score))
     return MeanScore(
         score=percent_of(mean.score),
         low=percent_of(mean.low),
         high=percent_of(mean.high),
         missing=missing_count,
         lowest=lowest,
+        highest=highest,
         below=tuple(sorted(low_lengths)),
+        left_out=tuple(sorted(lengths - by_length.keys())),
     )
 
 
-def _largest_drop(weights: Mapping[str, float], runs: Mapping[str, Loaded | None]) -> float:
-    """Return by how much the score would fall if all trials without a score were wrong, a share.
+def _bounds(
+    families: Families, runs_by_family: Mapping[str, Loaded | None], mean: ClusterMean | Mean
+) -> tuple[tuple[float, float], set[int]]:
+    """Return the score if all that has none were wrong, and if it were right, as shares.
 
-    weights: of the families that count.
+    Of several families also the lengths that then have a mean.
     """
-    maps = {name: run.map for name in weights if (run := runs.get(name)) is not None}
-    losses = (
-        weights[name] * map.missing / max(1, map.n + map.missing) * (map.overall or 0.0)
-        for name, map in maps.items()
-    )
-    return sum(losses) / (sum(weights[name] for name in maps) or 1.0)
+    single_run = runs_by_family.get("")
+    if single_run is not None:
+        n, missing = single_run.map.n, single_run.map.missing
+        return missing_bounds(mean.score * n, n, missing) or (0.0, 1.0), set()
+
+    filled = [scores_of(families, runs_by_family, missing=score) for score in (0.0, 1.0)]
+    all_wrong, all_right = (scores.overall() for scores in filled)
+    # There is a mean without the missing scores, so there is one with them.
+    assert all_wrong is not None
+    assert all_right is not None
+    return (all_wrong.score, all_right.score), set(filled[0].lengths)

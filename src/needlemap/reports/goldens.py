@@ -28,32 +28,32 @@ def check_size(families: Mapping[str, Loaded | None], margin: float) -> None:
             f"A golden of these answers cannot show a loss of {points} points: "
             f"{untested_label(untested)}."
         )
-    pairs, least_count = len(rows.first), least_pairs(margin, graded=rows.graded)
+    pairs, least_count = len(rows.first), least_pairs(margin)
     if pairs < least_count:
         raise SettingsError(
             f"A margin of {points} points takes {least_count:,} prompts that the reference mostly "
             f"gets right, and this golden has {pairs:,}: not even equal answers would pass. Run it "
             f"with {ceil(least_count / max(1, pairs))} times the --repeats, or give a margin of "
-            f"{least_margin(pairs, graded=rows.graded):g} points or more."
+            f"{least_margin(pairs):g} points or more."
         )
 
 
 def size_label(families: Mapping[str, Loaded | None]) -> str:
     """Return a phrase on the least margin for which a golden has enough prompts."""
     rows = Rows.of(_prompts(families))
-    least = least_margin(len(rows.first), graded=rows.graded)
+    least = least_margin(len(rows.first))
     return f"enough prompts for margins from {least:g} points on"
 
 
-def least_margin(pairs: int, *, graded: bool = False) -> float:
+def least_margin(pairs: int) -> float:
     """Return the least margin, in points, at which so many equal pairs pass.
 
     >>> least_margin(189), least_margin(73)
     (2.0, 5.0)
     """
-    share = Z / (pairs + 2) if graded else Z * Z / (pairs + Z * Z)
+    share = Z * Z / (pairs + Z * Z)
     tenths = ceil(1_000 * share)
-    while tenths < 1_000 and least_pairs(tenths / 1_000, graded=graded) > pairs:
+    while tenths < 1_000 and least_pairs(tenths / 1_000) > pairs:
         tenths += 1
     return tenths / 10
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from needlemap.registry import find_kind, installed
+from needlemap.registry import find_kind
 
 if TYPE_CHECKING:
     from needlemap.records.families import Families
@@ -37,6 +37,6 @@ def finding_report(
     runs_by_family: None for a family that was not started. If the findings cannot be read,
     NeedlemapError is raised.
     """
-    if families.kind not in installed("findings"):
+    if not families.has_findings:
         return None
     return find_kind("findings", families.kind, Finding)().report(families, runs_by_family)

@@ -4,15 +4,15 @@ rows are."""
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import copysign, floor, inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from needlemap.grid import duration_label, percent
-from needlemap.stats.effective import LEAST_BASE, Effective
+from needlemap.stats.effective import LEAST_BASE, Effective, Mean
 from needlemap.stats.intervals import NoiseFloor
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def interval_label(low: float | None, high: float | None) -> str:
     return "-" if low is None or high is None else f"[{score_label(low)}, {score_label(high)}]"
 
 
-def interval_behind(mean: ClusterMean | CellScore | None) -> str:
+def interval_behind(mean: ClusterMean | Mean | CellScore | None) -> str:
     """Return what stands behind a score: ' [83.1, 97.0]', or '' if it has no interval."""
     return "" if mean is None or mean.low is None else f" {interval_label(mean.low, mean.high)}"
 
@@ -170,15 +170,6 @@ def typeset(text: str) -> str:
     """
     text = _MINUS.sub("\N{MINUS SIGN}", _PERCENT.sub(" %", text))
     return text.replace(">=", "≥").replace("<=", "≤")
-
-
-def amount_label(number: float, noun: str) -> str:
-    """Return a count with its noun.
-
-    >>> amount_label(1, "token"), amount_label(12345, "token")
-    ('1 token', '12,345 tokens')
-    """
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def usd_label(usd: float) -> str:
@@ -270,10 +261,11 @@ def missing_label(missing: int, failures: Mapping[str, int]) -> str:
 
 
 def overall_label(score_map: Map) -> str:
-    """Return the line under a map: 'overall 87.3 (n=225, 2 missing)'."""
+    """Return the line under a map: 'overall 87.3 (n=225, 2 missing) [82.3, 91.0]'."""
     n = n_label(score_map.n, counted=score_map.counted)
     missing = f"{score_map.missing} missing{withheld_label(score_map)}"
-    return f"overall {score_label(score_map.overall)} ({n}, {missing})"
+    score, interval = score_label(score_map.overall), interval_behind(score_map.total)
+    return f"overall {score} ({n}, {missing}){interval}"
 
 
 def withheld_label(score_map: Map) -> str:
@@ -284,14 +276,6 @@ def withheld_label(score_map: Map) -> str:
 def n_label(n: int, *, counted: bool) -> str:
     """Return n of a score, e.g. 'n=20', or e.g. '3 means' if the number of answers is unknown."""
     return f"n={n:,}" if counted else f"{n:,} mean{'s' * (n != 1)}"
-
-
-def all_failures(cells: Iterable[CellScore]) -> dict[str, int]:
-    """Return the failures of some cells, by kind."""
-    total: Counter[str] = Counter()
-    for cell in cells:
-        total.update(cell.failures)
-    return dict(total)
 
 
 def _compact_length(length: int, extra: int) -> str:
@@ -337,7 +321,7 @@ def effective_label(effective: Effective) -> str:
 
     The values of auc are in percent.
     """
-    if effective.rule.kind == "relative" and effective.value is None:
+    if effective.rule.kind == "relative" and effective.value is None and not effective.crawls:
         return f"- (below {100 * LEAST_BASE:g} at {tokens_label(effective.shortest)})"
     if effective.low is None or effective.high is None:
         return effective_value(effective, effective.value)
@@ -357,9 +341,18 @@ def effective_value(effective: Effective, value: float | None) -> str:
     """Return a value or an end of a rule. If it is beyond the tested lengths, it is a bound."""
     if value is None or effective.rule.kind == "auc":
         return score_label(value)
-    if value == inf:
-        return f">={tokens_label(effective.longest)}"
-    return tokens_label(value) if value else f"<{tokens_label(effective.shortest)}"
+    return bounded_label(value, effective.shortest, effective.longest)
+
+
+def bounded_label(tokens: float, shortest: float, longest: float) -> str:
+    """Return a number of tokens. Beyond the shortest (0) or the longest (inf) it is a bound.
+
+    >>> [bounded_label(tokens, 1000, 128_000) for tokens in (0, 4000, inf)]
+    ['<1k', '4k', '>=128k']
+    """
+    if tokens == inf:
+        return f">={tokens_label(longest)}"
+    return tokens_label(tokens) if tokens else f"<{tokens_label(shortest)}"
 
 
 def tokens_label(length: float) -> str:

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from needlemap.asking import TrialObserver
 from needlemap.asking.run import FamiliesToAsk, ModelsObserver
-from needlemap.asking.session import Session, about
+from needlemap.asking.session import Session, make_run_file
 from needlemap.files import make_inside, write_whole
 from needlemap.grid import percent
 from needlemap.records.families import Families
@@ -61,73 +61,38 @@ class ShowingObserver(ModelsObserver):
         if map_view is None:
             return ProgressLines(tally)
         records = list(session.folder.records())
-        return map_view(tally, records, about(session.experiment, session.folder))
+        return map_view(tally, records, make_run_file(session.experiment, session.folder))
 
     def map_view(self, session: Session) -> type[MapView] | None:
         """Return which map fills in, or None."""
 
     @contextmanager
     def watch(self, name: str, session: Session) -> Iterator[TrialObserver]:
-        """Enter the view and the contexts, together."""
+        """Enter the view, which also saves the contexts if the settings ask for them."""
         settings = session.experiment.settings
-        folder = session.folder.path if settings.save else Path()
-        saving = SavingContexts(folder) if settings.save_contexts else None
         with self.view(name, session) as view:
-            yield Together(*(watcher for watcher in (view, saving) if watcher is not None))
-
-
-class SavingContexts(TrialObserver):
-    """A watcher that writes each context into a file as its prompt goes out.
-
-    contexts/len_L_depth_D_repeat_R.txt lies in the run's folder, or in the current one if no run is
-    kept.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "contexts"
-
-    def trial_begins(self, trial: Trial) -> None:
-        """Write the context."""
-        make_inside(self._folder)
-        for repeat, cell in trial.places:
-            name = f"len_{cell.length_tokens}_depth_{percent(cell.depth):g}_repeat_{repeat}.txt"
-            write_whole(self._folder / name, trial.prompt.context_text.encode())
+            if settings.save_contexts:
+                view.contexts = (session.folder.path if settings.save else Path()) / "contexts"
+            yield view
 
 
 class LiveView(TrialObserver, ExitStack):
-    """A watcher that is entered before a run and left after it; this one shows nothing."""
+    """A watcher that is entered before a run and left after it; this one shows nothing.
 
+    contexts: the folder for a file of each context, in the run's folder or, if no run is kept, in
+    the current one. If it is None, contexts are not saved.
+    """
 
-class Together(TrialObserver):
-    """Several watchers as one."""
-
-    def __init__(self, *watchers: TrialObserver) -> None:
-        self._watchers = watchers
-
-    def planned(self, trials: Sequence[Trial]) -> None:
-        """Tell each watcher which trials are planned."""
-        for watcher in self._watchers:
-            watcher.planned(trials)
+    contexts: Path | None = None
 
     def trial_begins(self, trial: Trial) -> None:
-        """Tell each watcher that a trial starts."""
-        for watcher in self._watchers:
-            watcher.trial_begins(trial)
-
-    def recorded(self, record: Record) -> None:
-        """Tell each watcher of a record."""
-        for watcher in self._watchers:
-            watcher.recorded(record)
-
-    def show_event(self, event: str) -> None:
-        """Have each watcher show an event."""
-        for watcher in self._watchers:
-            watcher.show_event(event)
-
-    def show_standing(self, standing: str) -> None:
-        """Have each watcher show how things stand."""
-        for watcher in self._watchers:
-            watcher.show_standing(standing)
+        """Save the context as len_L_depth_D_repeat_R.txt as its prompt goes out."""
+        if self.contexts is None:
+            return
+        make_inside(self.contexts)
+        for repeat, cell in trial.places:
+            name = f"len_{cell.length_tokens}_depth_{percent(cell.depth):g}_repeat_{repeat}.txt"
+            write_whole(self.contexts / name, trial.prompt.context_text.encode())
 
 
 class TallyView(LiveView):

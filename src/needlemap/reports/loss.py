@@ -6,8 +6,8 @@ from dataclasses import asdict
 from math import ceil
 from typing import Any
 
-from needlemap.grid import percent
-from needlemap.reports.labels import ends_label, length_labels, loss_label
+from needlemap.reports.labels import ends_label, length_labels, loss_label, score_label
+from needlemap.stats import place_label
 from needlemap.stats.intervals import least_pairs
 from needlemap.stats.judging import Loss, LostLength, Missing, PairedLoss
 from needlemap.stats.sequential import FEWEST_NEW
@@ -18,6 +18,7 @@ from needlemap.text import counted
 SCOPES = {"these": "these prompts", "new": "new haystacks too"}
 FLOORED = "the reference is mostly wrong: little could be lost, so nothing is proved"
 SATURATED = "the reference is hardly ever wrong: trials so easy show only gross losses"
+NO_PAIR = "no pair with both scores was judged"
 MEANS = "each score is a mean, and the files do not say of how many answers"
 # Lengths that a line names one by one.
 LISTED = 8
@@ -53,6 +54,12 @@ def loss_line(paired: PairedLoss, names: Names = A_AND_B) -> str:
     return "; ".join([", ".join(parts), scope_label(paired)])
 
 
+def loss_answer(paired: PairedLoss, names: Names) -> str:
+    """Return the loss and, behind a semicolon, the rest of `loss_line`, as a page opens."""
+    evidence = ", ".join(_evidence(paired, names))
+    return "; ".join([_loss_text(paired, names[1]), evidence, scope_label(paired)])
+
+
 def verdict_of(paired: PairedLoss, names: Names = A_AND_B) -> Verdict:
     """Return the verdict: the loss and the margin, the pairs, their scope, and what is next."""
     claim = _loss_text(paired, names[1])
@@ -76,22 +83,30 @@ def _loss_text(paired: PairedLoss, name: str) -> str:
     """Return the loss in words: 'B loses 13.3 points (2.1 to 23.2)'."""
     if not paired.counted:
         return MEANS
-    # From -100 to 100 points: one side answered nothing.
-    if paired.loss is None or paired.loss.high - paired.loss.low >= 2:
-        return "no pair was scored"
+    if paired.loss is None:
+        return NO_PAIR
     return f"{name} loses {interval_of(paired.loss)}"
 
 
 def _evidence(paired: PairedLoss, names: Names) -> list[str]:
-    """Return phrases on the pairs and their lengths, and on what stands out among them."""
+    """Return phrases on what a verdict rests on.
+
+    They name groups that were not tested, the pairs and their lengths, lengths with many losses,
+    and missing answers.
+    """
     labels = list(length_labels([length for length in paired.tried if length]).values())
     place = f" at {', '.join(labels)}" if labels else ""
     if len(labels) > LISTED:
         place = f" at {len(labels)} lengths from {labels[0]} to {labels[-1]}"
+
     parts = [untested_label(paired.untested)] if paired.untested else []
     parts += [f"{counted(paired.n, 'pair')}{place}", *map(lost_label, paired.lengths)]
     if paired.missing is not None and paired.missing.reaches:
         parts.append(_missing_label(paired.missing, names))
+    if paired.unjudged:
+        parts.append(
+            f"{counted(paired.unjudged, 'pair')} of unfinished or later haystacks not judged"
+        )
     if paired.unsent and not paired.sequential:
         parts.append(f"{counted(paired.unsent, 'prompt')} not sent to both")
     return parts
@@ -128,7 +143,7 @@ def lost_label(row: LostLength) -> str:
 def untested_label(untested: tuple[NotTested, ...]) -> str:
     """Return a phrase on the groups that were not tested.
 
-    For example 'not tested: words at length 4k (the reference got 2 of 40 right)'.
+    For example 'not tested: words at length 4k (the reference scores 5.0, n=40)'.
     """
     parts = []
     for group in untested:
@@ -137,7 +152,8 @@ def untested_label(untested: tuple[NotTested, ...]) -> str:
             f"{'length' if len(labels) == 1 else 'lengths'} {', '.join(labels)}" if labels else ""
         )
         place = " at ".join(filter(None, (group.family, lengths))) or "all prompts"
-        parts.append(f"{place} (the reference got {group.right:g} of {group.n} right)")
+        score = score_label(group.right / group.n)
+        parts.append(f"{place} (the reference scores {score}, n={group.n:,})")
     return f"not tested: {', '.join(parts)}"
 
 
@@ -153,8 +169,7 @@ def _missing_label(missing: Missing, names: Names) -> str:
     lengths = f"length {labels[0]}" if len(labels) == 1 else f"lengths {', '.join(labels)}"
     first_place = ""
     if missing.place is not None:
-        repeat, length, depth = missing.place
-        first_place = f"; the first: length {length}, depth {percent(depth):g}, repeat {repeat}"
+        first_place = f"; the first: {place_label(missing.place)}"
     # Samples of a log have no length.
     place = f" ({lengths}{first_place})" if any(missing.lengths) else ""
     return (
@@ -179,7 +194,8 @@ def _next_steps(paired: PairedLoss) -> list[str]:
     if paired.sequential and paired.planned is None and paired.new is not None:
         return _more_haystacks(None if paired.lengths or paired.settled else paired.new.more)
     if paired.planned is not None and paired.seen < paired.planned:
-        unsent = paired.planned - paired.seen
+        # Some of those that were not seen may have been sent, out of turn.
+        unsent = min(paired.planned - paired.seen, paired.unsent)
         return [f"{unsent:,} of {paired.planned:,} planned {paired.unit}s are still to be asked"]
     return _more_pairs(paired)
 
@@ -192,14 +208,14 @@ def _more_pairs(paired: PairedLoss) -> list[str]:
     return [f"about {paired.more:,} more pairs decide if it stays so"] if paired.more else []
 
 
-def least_label(paired: PairedLoss, *, graded: bool = False) -> str:
+def least_label(paired: PairedLoss) -> str:
     """Return a phrase on the pairs that a PASS takes if all answers are equal.
 
     If there is no margin, it is ''.
     """
     if not paired.margin:
         return ""
-    least = ceil(least_pairs(paired.margin, graded=graded))
+    least = ceil(least_pairs(paired.margin))
     return f"a PASS at {margin_label(paired.margin)} points takes {least:,} equal pairs at least"
 
 
@@ -213,6 +229,16 @@ def warnings_of(paired: PairedLoss) -> list[str]:
     return [f"warning: {SATURATED}"] if is_easy else []
 
 
+def overrun_notes(counts: tuple[int, int], names: Names = A_AND_B) -> list[str]:
+    """Return notes on answers of either side that count as wrong because they did not stop."""
+    return [
+        f"note: {counted(count, 'answer')} of {side} ran on to the end of the budget where "
+        f"{other_side} stopped: counted as wrong"
+        for side, other_side, count in zip(names, names[::-1], counts, strict=True)
+        if count
+    ]
+
+
 def loss_json(paired: PairedLoss) -> dict[str, Any]:
     """Return the loss and its counts for programs, with shares in points."""
     loss = paired.loss
@@ -224,6 +250,7 @@ def loss_json(paired: PairedLoss) -> dict[str, Any]:
         "lost_lengths": [{**asdict(row), "lengths": list(row.lengths)} for row in paired.lengths],
         "missing": paired.missing and _missing_json(paired.missing),
         "not_sent": paired.unsent,
+        "not_judged": paired.unjudged,
         "measured": list(paired.measured) if paired.measured[0] else None,
         "pairs": paired.n,
         "lost": paired.lost,

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing, naming
 from needlemap.grid import percent
@@ -18,17 +17,15 @@ from needlemap.records import (
     phrase,
     prompt_contrast,
 )
-from needlemap.records.families import families_of
+from needlemap.records.families import Families, families_of
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.results import reader_of
+from needlemap.stats import place_label
 from needlemap.stats.comparison import Comparison, compare_families, noise_of
 from needlemap.stats.looks import Scope
 from needlemap.stats.pairs import WEIGHS, Pairs, Token, pair_answers, pair_up
 from needlemap.tokenizers import bundled_for, load
-
-if TYPE_CHECKING:
-    from needlemap.records.families import Families
 
 # Points by which a loss is judged if nobody typed a margin.
 MARGIN = 2.0
@@ -250,12 +247,16 @@ def compare_loaded(
     sequential: bool = False,
 ) -> tuple[Comparison, Names]:
     """Compare two families as runs that have no other family. Raises as `compare_runs`."""
-    share = margin_share(MARGIN if margin is None else margin)
     if Path(first.path).resolve() == Path(second.path).resolve():
         raise SettingsError(f"Run '{first.path}' is given twice. Give the folders of two runs.")
-    pairs, names = pair_loaded(first, second)
-    comparison = compare_families({"": pairs}, share, wanted=wanted, sequential=sequential)
-    return replace(comparison, is_judged=margin is not None), names
+    return compare_runs(
+        Families(Path(first.path)),
+        Families(Path(second.path)),
+        {"": (first, second)},
+        margin,
+        wanted=wanted,
+        sequential=sequential,
+    )
 
 
 def margin_share(margin: float) -> float:
@@ -281,7 +282,7 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
     _check_same_prompts(
         pairs, phrase(prompt_contrast(contrasts)), runs, _grids_contrast(first, second)
     )
-    if not pairs.n and not (pairs.unanswered and pairs.failed[1]):
+    if not pairs.n and not pairs.unanswered:
         raise NeedlemapError(f"{runs} have no trial that both scored: finish them first.")
     differences = {name: values for name, values in contrasts.items() if name != "haystacks"}
     names = [f"{run.about.model_label} ({run.path})" for run in (first, second)]
@@ -338,7 +339,9 @@ def rescoring_advice(first: Loaded, second: Loaded) -> str:
         )
     outdated_runs = [run for run in runs if outdated(run.path, run.about)] or [second]
     scorer = next((run for run in runs if run not in outdated_runs), first).about.scorer
-    commands = " and ".join(how_to_score(run.path, scorer) for run in outdated_runs)
+    commands = " and ".join(
+        how_to_score(run.path, scorer, now=run.about.scorer) for run in outdated_runs
+    )
     requests = "the judge alone" if scorer.name == "judge" else "nothing"
     return f"Score both alike, which asks {requests}: {commands}"
 
@@ -375,10 +378,9 @@ def _check_same_prompts(pairs: Pairs, differ: str, runs: str, grids: str) -> Non
         "the settings are the same: texts of haystack or template, or needlemap, changed meanwhile"
     )
     if pairs.unlike:
-        repeat, length, depth = pairs.unlike[0]
         raise NeedlemapError(
-            f"{runs} ask different prompts in {len(pairs.unlike)} trials (first: length {length}, "
-            f"depth {percent(depth):g}, repeat {repeat}), so they cannot be paired. They differ "
+            f"{runs} ask different prompts in {len(pairs.unlike)} trials (first: "
+            f"{place_label(pairs.unlike[0])}), so they cannot be paired. They differ "
             f"in: {reasons}. Run both with the same settings except the model, or one with "
             f"--prompts-of the other."
         )

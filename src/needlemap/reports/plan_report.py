@@ -8,8 +8,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from needlemap.asking.seek import rehearsed
 from needlemap.asking.until import PlannedPairs
 from needlemap.plan.estimate import PlanEstimate, estimate_plan, sum_of
@@ -20,17 +18,15 @@ from needlemap.reports.report import COUNT, Column, Fact, Parts, Report, Row, Ta
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices, price_source
 from needlemap.settings.suites import Chosen
-from needlemap.stats.seek import PLACES
+from needlemap.stats.seek import GRID, PLACES, plain_grid
 from needlemap.text import counted, dollars, short
 
-# Lengths and depths of the grid that a seek is compared with.
-_GRID = 15
 _SEEK_NOTES = (
     "No better than plain repeats (--repeats) for a model that holds to the end, or falls at the "
-    "longest lengths: the tokens are there anyway. With a prefix cache repeats cost a quarter, "
-    "seeking two thirds.",
-    "Where hits and misses repeat cell by cell (salt and pepper) it says so and gives no point: "
-    "ask a grid.",
+    "longest lengths, because most tokens go there in any case. With a prefix cache repeats "
+    "compute a quarter of their tokens, seeking two thirds.",
+    "If hits and misses repeat cell by cell, a seek usually reports that and gives no length: run "
+    "a grid.",
 )
 
 
@@ -83,7 +79,7 @@ def _estimate_report(plan: PlanEstimate, blank: bool) -> Report:
     mark = "* this run's mode. " if total is None and settings.mode in plan.rows else ""
     parts: list[Fact | Table | Parts] = [
         *keyed(head),
-        *(Fact(said=f"note: {note}", warns=True) for note in plan.notes if not settings.quiet),
+        *(Fact(said=f"note: {note}") for note in plan.notes if not settings.quiet),
         Fact(said=f"{title}\n"),
         *(Fact(said=f"{note}\n") for note in vocabulary_notes),
         table,
@@ -265,7 +261,7 @@ def _seek_report(chosen: Chosen, blank: bool) -> Report:
         min(tokens[0] for tokens in kinds.values()),
         max(tokens[2] for tokens in kinds.values()),
     )
-    grid = round(_GRID * np.geomspace(ends[0], ends[1], _GRID).sum())
+    grid = round(plain_grid(ends))
     facts = {
         "model": settings.model,
         "families": families,
@@ -295,7 +291,7 @@ def _seek_report(chosen: Chosen, blank: bool) -> Report:
         f"  {name:<{width}}  {cost(middle)} [{short(round(low))}, {short(round(high))}]"
         for name, (low, middle, high) in kinds.items()
     ]
-    rows.append(f"  {f'beside it a {_GRID} x {_GRID} grid, once':<{width}}  {cost(grid)}")
+    rows.append(f"  {f'to compare: a {GRID} x {GRID} grid, once':<{width}}  {cost(grid)}")
     fact = Fact(said="\n".join([f"{lead}{title}", heading, *rows]))
     notes = Fact("notes", list(_SEEK_NOTES), "\n".join(_SEEK_NOTES) + "\n" * blank)
     return Report("plan", title, (*keyed(facts), fact, notes))

@@ -19,10 +19,11 @@ from needlemap.records.record import Record
 from needlemap.reports import points_wide
 from needlemap.reports.answer_diff import answers_counts
 from needlemap.reports.comparison import answers_text, comparison_report
-from needlemap.reports.figures import Drawing
 from needlemap.reports.figures.curves import draw_families
+from needlemap.reports.figures.drawing import Drawing
 from needlemap.reports.figures.figure import draw, figure_of
 from needlemap.reports.goals import until_report
+from needlemap.reports.kept import finding_report
 from needlemap.reports.labels import length_range, overall_label
 from needlemap.reports.loss import warnings_of
 from needlemap.reports.page.summary import write_page
@@ -32,12 +33,12 @@ from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.report import Report
 from needlemap.reports.run_report import runs_below
-from needlemap.reports.seek_report import length_line, seek_result_of, seeks
+from needlemap.reports.seek_report import effective_of, length_line, seek_result_of, seeks
 from needlemap.reports.suite_report import models_report, suite_report
 from needlemap.reports.summary import means_of, read_families, scores_of
 from needlemap.reports.table import cells_table, is_table, write_table
 from needlemap.stats.comparison import Comparison
-from needlemap.stats.effective import Effective, FamilyScores, Mean, parse_rule, published_length
+from needlemap.stats.effective import Effective, Mean, parse_rule, published_length
 from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.means import Map, margin_frame
 from needlemap.stats.seek import Sought
@@ -139,22 +140,43 @@ class Run:
         """Return the score of all families by length, for lengths at which each has one.
 
         It has score, low and high, as the terminal shows them: the mean of families, or the last
-        score that the suite names.
+        score that the suite names. If the run seeks, NeedlemapError is raised, since its lengths
+        are sampled unevenly.
         """
-        return dict(means_of(families_of(self._one_model()), self._read()))
+        runs_by_family = self._read()
+        if _seeks_any(runs_by_family):
+            raise NeedlemapError(f"'{self.path}' seeks a length, so it has no means. Take .sought")
+        return dict(means_of(families_of(self._one_model()), runs_by_family))
 
     def effective(self, rule: str = "absolute:85") -> Effective | None:
         """Return the effective length by a rule of docs/statistics.md, with an interval.
 
-        If there is no mean, it is None. If the rule is unknown, SettingsError is raised.
+        If there is no mean, it is None. If the rule is unknown, SettingsError is raised. A run that
+        seeks has the length that it sought, e.g. `absolute:85` of `seek=85`. If the rule is another
+        one, or if such a run has several families, NeedlemapError is raised.
         """
-        return self._score().effective(parse_rule(rule))
+        parsed_rule = parse_rule(rule)
+        runs_by_family = self._read()
+        if not _seeks_any(runs_by_family):
+            families = families_of(self._one_model())
+            return scores_of(families, runs_by_family).effective(parsed_rule)
+
+        sought = self.sought
+        if sought is None:
+            return None
+        effective = effective_of(sought, parsed_rule)
+        if effective is None:
+            raise NeedlemapError(
+                f"'{self.path}' sought the length at {100 * sought.threshold:g} %, so it has none "
+                f"by '{rule}'. Take .sought"
+            )
+        return effective
 
     def published_length(self) -> float | None:
         """Return RULER's effective length: the largest length in tokens whose mean exceeds 85.6.
 
         It is infinite if that is the longest tested length, 0 if there is no such length, and None
-        if there is no mean.
+        if there is no mean. If the run seeks, NeedlemapError is raised.
         """
         return published_length(self.means())
 
@@ -191,13 +213,16 @@ class Run:
     def text(self) -> str:
         """Return the table that `needlemap report` prints, or a line for a single map.
 
-        There is a table for several models or families.
+        There is a table for several models or families. A check, an ab and a storm have their
+        report.
         """
         if len(self.models) > 1:
             return to_text(models_report([run.path for run in self.models.values()]))
         families = families_of(self.path)
         if not families.is_plain:
-            return to_text(suite_report(families, self._read()))
+            runs_by_family = self._read()
+            report = finding_report(families, runs_by_family)
+            return to_text(report or suite_report(families, runs_by_family))
         map, sought = self.map(), self.sought
         if sought is not None:
             return f"Run('{self.path}': {map.model}, {map.task}, {length_line(sought)})"
@@ -280,8 +305,9 @@ class Run:
     def _read(self) -> dict[str, Loaded | None]:
         return read_families(families_of(self._one_model()))
 
-    def _score(self) -> FamilyScores:
-        return scores_of(families_of(self._one_model()), self._read())
+
+def _seeks_any(runs_by_family: Mapping[str, Loaded | None]) -> bool:
+    return any(seeks(run) for run in runs_by_family.values() if run is not None)
 
 
 def curves_of(runs: Sequence[Run], *, title: str | None, width: str | None) -> Drawing:
@@ -328,7 +354,7 @@ class Compared:
 
     @property
     def loss(self) -> float | None:
-        """Return A - B over all pairs, or None if scores are not counted."""
+        """Return A - B, or None if no pair has both scores or scores are not counted."""
         loss = self.comparison.paired.loss
         return None if loss is None else 100 * loss.value
 
@@ -339,12 +365,12 @@ class Compared:
         return None if loss is None else (100 * loss.low, 100 * loss.high)
 
     @property
-    def p(self) -> float:
-        """Return the p of no difference.
+    def p(self) -> float | None:
+        """Return the p of no difference, or None if `loss` is None.
 
         Exact McNemar for pass and fail, sign flips for graded scores.
         """
-        return self.comparison.overall.p
+        return self.comparison.p
 
     @property
     def n(self) -> int:
@@ -353,21 +379,24 @@ class Compared:
 
     @property
     def lengths(self) -> list[dict[str, Any]]:
-        """Return a row for each length, or no row if the runs have several families.
+        """Return the results at each length, or [] if the runs have several families.
 
-        It has length_tokens, score_a, score_b, loss, low, high, p, p_holm, n, ...
+        A row has, among other keys, length_tokens, score_a, score_b, loss, low, high, n, p and
+        p_holm.
         """
         return self._rows() if self.comparison.only else []
 
     @property
     def families(self) -> list[dict[str, Any]]:
-        """Return a row for each family, or no row if the runs have one family.
+        """Return the results of each family, or [] if the runs have one family.
 
-        It has family, word, score_a, score_b, loss, low, high, p, p_holm, n, ...
+        A row has, among other keys, family, word, score_a, score_b, loss, low, high, n, p and
+        p_holm. A comparison without a margin has no word.
         """
         return [] if self.comparison.only else self._rows()
 
     def _rows(self) -> list[dict[str, Any]]:
+        # The first table is that by length or, of several families, that by family.
         return self._report.all_tables[0].plain()
 
     @property

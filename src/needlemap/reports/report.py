@@ -80,17 +80,14 @@ class Fact:
     """One thing that was found out.
 
     Attributes:
-        key, value, unit: The fact for programs; value may be a function that makes it on demand.
+        key, value: The fact for programs; value may be a function that makes it on demand.
         said: A sentence, or several lines, for people.
-        warns: Whether it is a warning.
         head, note: Its name and an addition if it is shown at a glance, with its value.
     """
 
     key: str = ""
     value: Any = None
     said: str = ""
-    unit: Unit = WORDS
-    warns: bool = False
     head: str = ""
     note: str = ""
 
@@ -332,8 +329,3 @@ class Report:
     def tables(self) -> list[Table]:
         """Return the tables that people see."""
         return [table for table in self.all_tables if table.heads and table.shown]
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return the sentences that are warnings."""
-        return [fact.said for fact in self.facts if fact.warns]

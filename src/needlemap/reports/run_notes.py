@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import median
+from typing import TYPE_CHECKING
 
 from needlemap.finishes import list_unknown
 from needlemap.grid import duration_label
 from needlemap.models import backend_or_default
 from needlemap.plan.lanes import ANSWER_TOKENS
 from needlemap.records import RunFile, outdated
-from needlemap.records.folder import scorer_of
 from needlemap.records.loaded import Loaded, closed_book_answers
 from needlemap.records.record import (
     ANSWER_SPENT,
@@ -41,7 +41,9 @@ from needlemap.settings.prices import summed
 from needlemap.stats import AskedPrompt
 from needlemap.stats.intervals import ClusterMean, rate_of
 from needlemap.text import printable
-from needlemap.trials import Trial
+
+if TYPE_CHECKING:
+    from needlemap.trials import Trial
 
 # The score from which an answer without a haystack counts as right.
 _RIGHT_FROM = 0.5
@@ -53,6 +55,9 @@ _TOLERANCE = 0.02
 _ALIKE_TOKENS = 2
 # More is another tokenizer, if there is only one length to judge by.
 _LONG_TEMPLATE_TOKENS = 100
+# Reasons of scorers: whether the text held the value, and whether the value was the model's first
+# choice.
+_PRESENT, _FIRST_CHOICE = "present", "first_choice"
 _KEEPS_COUNT = "each record keeps the server's own count"
 # The longest prompts' ratio of counted to asked, against the shortest's.
 _CUT_OFF = 0.9
@@ -67,17 +72,25 @@ def ended_lines(run: Loaded) -> list[str]:
         *(f"note: {note}" for note in run.notes),
         *outdated(run.path, about),
         *placeless_lines(about, records),
-        *balance_lines(run.prompts, one_haystack=about.one_haystack),
+        *(
+            balance_lines(run.prompts, one_haystack=about.one_haystack)
+            if _PRESENT in run.reasons
+            else []
+        ),
         *(needle_depth_lines(records) if about.depthless else []),
-        *distractor_lines(DistractorAnswers.of(run.prompts, one_haystack=about.one_haystack)),
+        *distractor_lines(distractor_answers(run)),
         *closed_book_lines(
             record
             for record in (closed_book_answers(run.folder) if run.folder else ())
-            if scorer_of(record) == about.scorer
+            if record.scorer is not None and record.scorer.is_same(about.scorer)
         ),
         *outcome_lines(records, skipped, one_haystack=about.one_haystack),
         *easy_lines(run),
-        *first_choice_lines(records, one_haystack=about.one_haystack),
+        *(
+            first_choice_lines(records, one_haystack=about.one_haystack)
+            if _FIRST_CHOICE in run.reasons
+            else []
+        ),
     ]
 
 
@@ -133,13 +146,17 @@ def outcome_lines(
     Shares of answers have intervals over haystacks, as means do. one_haystack: whether all repeats
     have one haystack.
     """
-    counts = outcome_counts(records)
+    outcomes = [record.outcome for record in records]
+    counts = outcome_counts(outcomes)
     all_counts = {**counts, **({SKIPPED: skipped} if skipped else {})}
     if set(all_counts) <= {SCORED}:
         return list_unknown(record.finish for record in records)
     lines = ["outcomes: " + " · ".join(f"{count} {name}" for name, count in all_counts.items())]
-    outcomes = [(0 if one_haystack else record.repeat, record.outcome) for record in records]
-    answers = [(haystack, outcome) for haystack, outcome in outcomes if outcome in THE_MODELS]
+    answers = [
+        (0 if one_haystack else record.repeat, outcome)
+        for record, outcome in zip(records, outcomes, strict=True)
+        if outcome in THE_MODELS
+    ]
     for label, names in _WITH_SHARES.items():
         rate = Rate.of([(haystack, float(outcome in names)) for haystack, outcome in answers])
         if rate is not None and rate.hits:
@@ -178,15 +195,13 @@ def first_choices(
     The hit is 1 if each token of the value was the model's first choice, else 0.
     """
     choices: dict[int, list[tuple[int, float]]] = defaultdict(list)
-    for record in sorted(records, key=lambda record: record.length_tokens):
-        is_first = (
-            record.scorer.why.get("first_choice") if record.scorer and record.scored else None
-        )
+    for record in records:
+        is_first = _scorer_value(record, _FIRST_CHOICE)
         if isinstance(is_first, bool):
             choices[record.length_tokens].append(
                 (0 if one_haystack else record.repeat, float(is_first))
             )
-    return choices
+    return dict(sorted(choices.items()))
 
 
 def accuracy_by_length(run: Loaded) -> dict[int, ClusterMean]:
@@ -270,8 +285,8 @@ class DistractorAnswers:
         for prompt in prompts:
             values = [_scorer_value(record, DISTRACTORS) for record in prompt.records]
             distractors_taken = [bool(value) for value in values if isinstance(value, list)]
-            score = prompt.score
-            if not distractors_taken or score is None:
+            score = prompt.score if distractors_taken else None
+            if score is None:
                 continue
             takes_distractor, is_right = any(distractors_taken), score >= _RIGHT_FROM
             takings.append(
@@ -284,6 +299,13 @@ class DistractorAnswers:
             neither_count += not takes_distractor and not is_right
         rate = Rate.of(takings)
         return cls(rate, both, neither_count) if rate else None
+
+
+def distractor_answers(run: Loaded) -> DistractorAnswers | None:
+    """Return what answers of a run took from distractors, or None if it has none or no scores."""
+    if DISTRACTORS not in run.reasons:
+        return None
+    return DistractorAnswers.of(run.prompts, one_haystack=run.about.one_haystack)
 
 
 def distractor_lines(taken: DistractorAnswers | None) -> list[str]:
@@ -366,11 +388,12 @@ class Balance:
 
     @property
     def accuracy(self) -> tuple[float, float, float]:
-        """Return the mean of both rates, low and high.
+        """Return the balanced accuracy, the mean of both rates, and its 95 % interval.
 
-        No constant answer lifts it above one half. Interval by adding the rates' distances to their
-        ends in squares (Newcombe 1998, Statistics in Medicine 17:873, method 10; Zou and Donner
-        2008, Statistics in Medicine 27:1693).
+        A model that always gives the same answer reaches one half at most. An end of the interval
+        lies as far from the mean as the root of the rates' squared distances to their own ends
+        (Newcombe 1998, Statistics in Medicine 17:873, method 10; Zou and Donner 2008, Statistics in
+        Medicine 27:1693).
         """
         share = (self.found.share + self.rejected.share) / 2
         rates = (self.found, self.rejected)
@@ -388,11 +411,13 @@ def balance(prompts: Iterable[AskedPrompt], *, one_haystack: bool = False) -> Ba
     decoy_count = invented_count = 0
     for prompt in prompts:
         judged_records = [
-            record for record in prompt.records if _scorer_value(record, "present") is not None
+            record for record in prompt.records if _scorer_value(record, _PRESENT) is not None
         ]
+        if not judged_records:
+            continue
         score = AskedPrompt(prompt.places, tuple(judged_records)).score
         if score is not None:
-            present = bool(_scorer_value(judged_records[0], "present"))
+            present = bool(_scorer_value(judged_records[0], _PRESENT))
             scores[present].append((0 if one_haystack else prompt.places[0][0], score))
             decoy_count += not present and bool(_scorer_value(judged_records[0], "decoys"))
             invented_count += not present and bool(_scorer_value(judged_records[0], "invented"))

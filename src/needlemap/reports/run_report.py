@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,14 @@ from needlemap.grid import percent
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
 from needlemap.records.lock import is_held
+from needlemap.reports.kept import finding_report
 from needlemap.reports.labels import interval_label, percent_of, score_label
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.report import Fact, Heat, Report, keyed
-from needlemap.reports.run_notes import DistractorAnswers, ended_lines
+from needlemap.reports.run_notes import DistractorAnswers, distractor_answers, ended_lines
 from needlemap.reports.seek_report import seek_report, seeks
-from needlemap.reports.summary import effective_lengths_by, overall_of, read_families, summary_lines
-from needlemap.stats.effective import RULES, Effective, Mean, effective_length
+from needlemap.reports.summary import effective_lengths_of, overall_of, read_families, summary_lines
+from needlemap.stats.effective import RULES, Effective, Mean
 from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.means import depth_scores
 from needlemap.stats.table_schema import CELLS, RUN
@@ -73,21 +73,20 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
         "depths": lambda: _depth_fields(run),
         "cells": lambda: [_cell_fields(cell, score_map.depthless) for cell in score_map.cells],
         "effective_lengths": lambda: [
-            effective_fields(effective) for effective in _effective_lengths(run, rules)
+            effective_fields(effective) for effective in effective_lengths_of(run, rules)
         ],
         "notes": list(run.notes),
     }
-    if distractors := DistractorAnswers.of(run.prompts, one_haystack=run.about.one_haystack):
+    if distractors := distractor_answers(run):
         values["distractors"] = _distractor_fields(distractors)
+    notes = [Fact(said=printable(line, line=True)) for line in ended_lines(run)]
     if seek:
         values["seek"] = to_json(seek) or None
         parts = (replace(part, key="") for part in seek.parts)
-        return replace(seek, parts=(*keyed(values), *parts))
-    notes = (printable(line, line=True) for line in ended_lines(run))
-    lines = (*summary_lines(run.cube, rules), *notes)
-    sentences = (Fact(said=line) for line in lines)
+        return replace(seek, parts=(*keyed(values), *parts, *notes))
+    sentences = (Fact(said=line) for line in summary_lines(run.cube, rules))
     return Report(
-        "run", score_map.model, (*keyed(values), *sentences), heat=heat or Heat(score_map)
+        "run", score_map.model, (*keyed(values), *sentences, *notes), heat=heat or Heat(score_map)
     )
 
 
@@ -101,11 +100,6 @@ def _distractor_fields(answers: DistractorAnswers) -> dict[str, Any]:
         "beside": answers.beside,
         "neither": answers.neither,
     }
-
-
-def _effective_lengths(run: Loaded, rules: Sequence[str]) -> list[Effective]:
-    """Return the effective lengths of a run, or none if the run seeks."""
-    return [] if seeks(run) else effective_lengths_by(partial(effective_length, run.cube), rules)
 
 
 def _depth_fields(run: Loaded) -> list[dict[str, Any]]:
@@ -149,7 +143,7 @@ def effective_fields(effective: Effective) -> dict[str, Any]:
     """Return a rule's value and interval in tokens, or for auc in percent.
 
     If an end is beyond the longest length tested, it is that length, and named in `beyond`. If it
-    is below the shortest, it is 0.
+    is below the shortest, it is 0. If the score crawls through the threshold, there is no value.
     """
     ends = {"value": effective.value, "low": effective.low, "high": effective.high}
     label = percent_of if effective.rule.kind == "auc" else _tokens
@@ -157,6 +151,7 @@ def effective_fields(effective: Effective) -> dict[str, Any]:
         "rule": effective.rule.name,
         **{name: effective.longest if end == inf else label(end) for name, end in ends.items()},
         "beyond": [name for name, end in ends.items() if end == inf],
+        "crawls": effective.crawls,
         "shortest": effective.shortest,
         "longest": effective.longest,
     }
@@ -188,13 +183,15 @@ def runs_below(path: Path, levels: int = FOLDER_LEVELS) -> Iterator[Path]:
 def run_row(path: Path) -> list[str]:
     """Return a row of `needlemap list runs`: folder, model, task, score, cells and state.
 
+    Of a check, an ab or a storm the score is the verdict's word.
+
     If the run cannot be read, its state says why.
     """
     try:
         families = families_of(path)
         runs_by_family = read_families(families)
         started_runs = [run for run in runs_by_family.values() if run is not None]
-        mean = overall_of(families, runs_by_family)
+        score = _score(families, runs_by_family)
     except NeedlemapError as error:
         return [str(path), "", "", "", "", f"cannot be read: {printable(str(error), line=True)}"]
     return [
@@ -203,13 +200,19 @@ def run_row(path: Path) -> list[str]:
         started_runs[0].map.task
         if families.is_plain
         else f"suite:{printable(families.suite, line=True)}",
-        _score(mean),
+        score,
         f"{sum(len(run.map.cells) for run in started_runs):,}",
         _state(runs_by_family, families),
     ]
 
 
-def _score(mean: ClusterMean | Mean | None) -> str:
+def _score(families: Families, runs_by_family: RunsByFamily) -> str:
+    """Return the mean of a run or, if it has none, its verdict or that it sought a length."""
+    if report := finding_report(families, runs_by_family):
+        return report.verdict.word if report.verdict else "-"
+    if any(seeks(run) for run in runs_by_family.values() if run is not None):
+        return "sought"
+    mean = overall_of(families, runs_by_family)
     if mean is None:
         return "-"
     return f"{score_label(mean.score)} {interval_label(mean.low, mean.high)}"
@@ -224,7 +227,7 @@ def _state(runs_by_family: RunsByFamily, families: Families) -> str:
     if any(map(is_held, (families.path, *families.folders))):
         parts.append("running")
     if not_started_count:
-        parts.append(f"{not_started_count} families not begun")
+        parts.append(f"{not_started_count} families not started")
     if missing_count:
         parts.append(f"{missing_count:,} trials missing")
     if any(run.about.stopped for run in started_runs):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf, isinf
+from functools import partial
+from math import inf
 
 from needlemap.records.loaded import Loaded
-from needlemap.reports.labels import length_labels, score_label, tokens_label
+from needlemap.reports.labels import bounded_label, length_labels, score_label, tokens_label
 from needlemap.reports.report import Fact, Report, Row, Table, keyed
+from needlemap.stats.effective import Effective, Rule
 from needlemap.stats.seek import Sought, result_of_run
 from needlemap.text import counted, short
 
@@ -29,6 +31,22 @@ def seek_result_of(run: Loaded) -> Sought | None:
     If the run does not seek, or if nothing is scored yet, None is returned.
     """
     return result_of_run(run.about, run.records) if seeks(run) else None
+
+
+def effective_of(sought: Sought, rule: Rule) -> Effective | None:
+    """Return what was sought as the effective length of its own rule, or None for another rule."""
+    if rule.kind != "absolute" or rule.threshold != sought.threshold:
+        return None
+    return Effective(
+        rule=rule,
+        value=sought.point,
+        low=sought.low,
+        high=sought.high,
+        shortest=sought.axis.lengths[0],
+        longest=sought.axis.lengths[-1],
+        clusters=int(sought.asked.asks.sum()),
+        crawls=sought.crawls,
+    )
 
 
 def seek_report(run: Loaded) -> Report:
@@ -102,7 +120,9 @@ def length_line(sought: Sought) -> str:
 
 def _length_words(sought: Sought) -> str:
     level = f"{100 * sought.threshold:g}"
-    low, high = _label(sought, sought.low), _label(sought, sought.high)
+    lengths = sought.axis.lengths
+    label = partial(bounded_label, shortest=lengths[0], longest=lengths[-1])
+    low, high = label(sought.low), label(sought.high)
     if sought.rough:
         return (
             f"effective length: crawls through {level} % between {low} and {high}, hits and misses "
@@ -114,7 +134,7 @@ def _length_words(sought: Sought) -> str:
         return f"effective length at {level} %: {low}"
     if sought.point is None:
         return f"effective length at {level} %: between {low} and {high}"
-    return f"effective length at {level} %: {_label(sought, sought.point)} [{low}, {high}]"
+    return f"effective length at {level} %: {label(sought.point)} [{low}, {high}]"
 
 
 def asked_line(sought: Sought) -> str:
@@ -122,15 +142,6 @@ def asked_line(sought: Sought) -> str:
     asks, trials = int(sought.asked.asks.sum()), int(sought.asked.trials.sum())
     tokens = f"{short(sought.tokens)} tokens with room for answers"
     return f"{counted(asks, 'haystack')}, {counted(trials, 'trial')}, {tokens}"
-
-
-def _label(sought: Sought, tokens: float) -> str:
-    lengths = sought.axis.lengths
-    if tokens == 0:
-        return f"<{tokens_label(lengths[0])}"
-    if isinf(tokens):
-        return f">={tokens_label(lengths[-1])}"
-    return tokens_label(round(tokens))
 
 
 def asked_by_length(sought: Sought) -> list[tuple[int, float, int, float]]:

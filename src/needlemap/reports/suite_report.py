@@ -10,7 +10,14 @@ from typing import Any
 
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
-from needlemap.reports.labels import effective_label, interval_label, length_labels, score_label
+from needlemap.reports.kept import finding_report
+from needlemap.reports.labels import (
+    effective_label,
+    interval_behind,
+    interval_label,
+    length_labels,
+    score_label,
+)
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.report import (
     COUNT,
@@ -64,7 +71,7 @@ def suite_report(
     """
     started_runs = [run for run in runs_by_family.values() if run is not None]
     seeks_any = any(map(seeks, started_runs))
-    scores = FamilyScores([]) if seeks_any else scores_of(families, runs_by_family)
+    scores = scores_of(families, runs_by_family)
     means = scores.means()
     overall = scores.overall()
     effective_lengths = effective_lengths_by(scores.effective, rules)
@@ -94,8 +101,8 @@ def suite_report(
             _score_fields(name, weights, weighted[name])
             for name, weights in families.scores.items()
         ]
-    lines = mean_length_lines(name, means, effective_lengths) if means else [NO_MEAN]
-    score = score_label(None if overall is None else overall.score)
+    lines = mean_length_lines(name, means, overall, effective_lengths) if means else [NO_MEAN]
+    score = score_label(None if overall is None else overall.score) + interval_behind(overall)
     parts = (
         _seek_parts(title, runs_by_family)
         if seeks_any
@@ -116,11 +123,11 @@ def suite_report(
 def _answer(runs_by_family: RunsByFamily, mean: Line, overall: Mean | None) -> str:
     """Return a sentence on the score of all families and its effective length."""
     not_started_count = [*runs_by_family.values()].count(None)
-    note = f", {not_started_count} of them not begun" if not_started_count else ""
+    note = f", {not_started_count} of them not started" if not_started_count else ""
     if overall is None:
         return f"No {mean.name} yet over {len(runs_by_family)} families{note}"
-    score = score_label(overall.score)
-    sentence = f"{mean.name.capitalize()} over {len(runs_by_family)} families: {score} %"
+    score = f"{score_label(overall.score)} %{interval_behind(overall)}"
+    sentence = f"{mean.name.capitalize()} over {len(runs_by_family)} families: {score}"
     if mean.effective is None:
         return sentence
     rule = mean.effective.rule.name
@@ -137,7 +144,9 @@ def _score_parts(
 ) -> Iterator[Fact | Table]:
     """Yield the score of all families, then scores by length of each and of all."""
     not_started_count = [*runs_by_family.values()].count(None)
-    score = "none yet" if overall is None else f"{score_label(overall.score)} %"
+    score = "none yet"
+    if overall is not None:
+        score = f"{score_label(overall.score)} %{interval_behind(overall)}"
     weighting = "weighted by the suite" if families.scores else "each family counts the same"
     yield Fact(value=score, head=f"{mean.name.capitalize()} over families", note=weighting)
     if mean.effective is not None:
@@ -146,7 +155,7 @@ def _score_parts(
     yield Fact(
         value=len(runs_by_family),
         head="Families",
-        note=f"{not_started_count} not begun" if not_started_count else "",
+        note=f"{not_started_count} not started" if not_started_count else "",
     )
     if not any(run.map.lengths for run in runs_by_family.values() if run is not None):
         yield Fact(said=f"suite {families.suite}: nothing was asked yet")
@@ -213,8 +222,12 @@ def family_lines(runs_by_family: RunsByFamily) -> tuple[Line, ...]:
 def models_report(paths: Sequence[Path]) -> Report:
     """Return the report of several models: scores by length, of several families their mean."""
     rows = [_model_row(families, read_families(families)) for families in map(families_of, paths)]
-    missing = [Column("missing", "missing", COUNT)] if any(row["missing"] for row in rows) else []
-    return Report("models", f"{len(rows)} models", (_by_length("model", rows, *missing),))
+    further_columns = []
+    if any(row["missing"] for row in rows):
+        further_columns.append(Column("missing", "missing", COUNT))
+    if any(row["verdict"] for row in rows):
+        further_columns.append(Column("verdict", "verdict"))
+    return Report("models", f"{len(rows)} models", (_by_length("model", rows, *further_columns),))
 
 
 def suites_in(runs: Sequence[Loaded]) -> tuple[list[tuple[Families, RunsByFamily]], list[Loaded]]:
@@ -296,9 +309,15 @@ def _family_row(name: str, run: Loaded | None) -> dict[str, Any]:
 
 
 def _model_row(families: Families, runs_by_family: RunsByFamily) -> dict[str, Any]:
-    """Return a model's name, its scores, their mean, and how many trials are missing."""
+    """Return a model's name, its scores, their mean, and how many trials are missing.
+
+    A check, an ab and a storm have a verdict's word in place of scores.
+    """
     started_runs = [run for run in runs_by_family.values() if run is not None]
     name = started_runs[0].map.model if started_runs else str(families.path)
     means = means_of(families, runs_by_family)
+    mean = overall_of(families, runs_by_family)
     missing_count = sum(run.map.missing for run in started_runs) or None
-    return _row_values(name, means, overall_of(families, runs_by_family), missing=missing_count)
+    report = finding_report(families, runs_by_family)
+    word = report.verdict.word if report and report.verdict else None
+    return _row_values(name, means, mean, missing=missing_count, verdict=word)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from math import inf
 
@@ -24,6 +23,7 @@ from needlemap.reports.labels import (
     tokens_label,
     withheld_label,
 )
+from needlemap.reports.seek_report import seeks
 from needlemap.stats import Array, Cube
 from needlemap.stats.difference import missing_bounds
 from needlemap.stats.effective import (
@@ -175,29 +175,27 @@ def _effective_lines(cube: Cube, rules: Sequence[str]) -> list[str]:
 def _missing_lengths(cube: Cube, rules: Sequence[Rule]) -> list[str]:
     """Return a line on effective lengths if all missing trials were wrong, and if all were right.
 
-    If no trial is missing, there is no line.
+    If no trial is missing, or if these bound no rule, there is no line.
     """
-    is_missing = cube.asked & ~cube.known
-    if not is_missing.any():
+    if not cube.missing:
         return []
-    all_wrong, all_right = (
-        replace(
-            cube,
-            scores=np.where(is_missing, score, cube.scores),
-            spread=np.where(is_missing, score, cube.spread),
-        )
-        for score in (0.0, 1.0)
-    )
+    all_wrong, all_right = cube.filled(0.0), cube.filled(1.0)
     rule_ranges = []
     for rule in rules:
+        # What is missing at the shortest length moves a relative threshold, too, and the worst
+        # depth may be another one.
+        if rule.kind in ("relative", "worst-depth"):
+            continue
         # Without draws: these have no intervals.
         low = effective_length(all_wrong, rule, draws=0)
         high = effective_length(all_right, rule, draws=0)
-        if low and high and rule.kind != "worst-depth":
+        if low and high:
             rule_ranges.append(
                 f"{rule.name} {effective_value(low, low.value)} to "
                 f"{effective_value(high, high.value)}"
             )
+    if not rule_ranges:
+        return []
     return [f"  if all missing trials were wrong, or right: {' · '.join(rule_ranges)}"]
 
 
@@ -283,14 +281,25 @@ def score_name(families: Families) -> str:
     return printable([MEAN, *families.scores][-1], line=True)
 
 
-def scores_of(families: Families, runs_by_family: Mapping[str, Loaded | None]) -> FamilyScores:
-    """Return the score of all families: the last that the suite names, or their mean."""
-    return _weighted_mean(score_weights(families), runs_by_family)
+def scores_of(
+    families: Families,
+    runs_by_family: Mapping[str, Loaded | None],
+    counted_names: Collection[str] | None = None,
+    missing: float | None = None,
+) -> FamilyScores:
+    """Return the score of all families: the last that the suite names, or their mean.
 
+    The parts of a check, an ab or a storm have none: they repeat a run, or vary it.
 
-def score_weights(families: Families) -> Mapping[str, float]:
-    """Return the weight of each family that counts in the score of all."""
-    return [dict.fromkeys(families.names, 1.0), *families.scores.values()][-1]
+    counted_names: the families that count; None for all. missing: the score that each prompt
+    without one counts as; None if these are left out.
+    """
+    if families.has_findings:
+        return FamilyScores([])
+    weights = [dict.fromkeys(families.names, 1.0), *families.scores.values()][-1]
+    if counted_names is not None:
+        weights = {name: weight for name, weight in weights.items() if name in counted_names}
+    return _weighted_mean(weights, runs_by_family, missing)
 
 
 def weighted_scores(
@@ -303,11 +312,17 @@ def weighted_scores(
 
 
 def _weighted_mean(
-    weights: Mapping[str, float], runs_by_family: Mapping[str, Loaded | None]
+    weights: Mapping[str, float],
+    runs_by_family: Mapping[str, Loaded | None],
+    missing: float | None = None,
 ) -> FamilyScores:
-    """Return a weighted mean of families. Until all of them were started, it has no length."""
-    cubes = [run.cube for family in weights if (run := runs_by_family.get(family)) is not None]
-    is_complete = len(cubes) == len(weights)
+    """Return a weighted mean of families.
+
+    Until all of them were started, or if one of them seeks, it has no length.
+    """
+    runs = [run for family in weights if (run := runs_by_family.get(family)) is not None]
+    cubes = [run.cube if missing is None else run.cube.filled(missing) for run in runs]
+    is_complete = len(runs) == len(weights) and not any(map(seeks, runs))
     return FamilyScores(
         cubes if is_complete else [], weights=[*weights.values()] if is_complete else None
     )
@@ -318,10 +333,13 @@ def overall_of(
 ) -> ClusterMean | Mean | None:
     """Return the mean of a run or, if it has several families, their score.
 
-    If a family has no score, None is returned.
+    If a family has no score, if the run seeks, or if it is a check, an ab or a storm, None is
+    returned.
     """
     single_run = runs_by_family.get("")
-    return single_run.map.total if single_run else scores_of(families, runs_by_family).overall()
+    if single_run is None:
+        return scores_of(families, runs_by_family).overall()
+    return None if seeks(single_run) else single_run.map.total
 
 
 def means_of(
@@ -335,9 +353,18 @@ def means_of(
 def count_label(run: Loaded | None) -> str:
     """Return the number of trials of a family with a score, and of those missing, in words."""
     if run is None:
-        return "not begun"
+        return "not started"
     missing_note = f", {run.map.missing:,} missing" if run.map.missing else ""
     return f"{run.map.n:,}{missing_note}{withheld_label(run.map)}"
+
+
+def effective_lengths_of(run: Loaded, rules: Sequence[str]) -> list[Effective]:
+    """Return the effective length of a run by each rule that gives one.
+
+    A run that seeks has none: it has the length that it sought. If a rule is unknown,
+    SettingsError is raised.
+    """
+    return [] if seeks(run) else effective_lengths_by(partial(effective_length, run.cube), rules)
 
 
 def effective_lengths_by(
@@ -350,8 +377,8 @@ def effective_lengths_by(
     return [effective for rule in rules if (effective := length_by(parse_rule(rule))) is not None]
 
 
-def _interval_line(name: str, means: dict[int, Mean]) -> str:
-    """Return the score's 95 % interval by length."""
+def _interval_line(name: str, means: dict[int, Mean], overall: Mean | None) -> str:
+    """Return the score's 95 % interval by length, and that of all lengths."""
     labels = length_labels(list(means))
     intervals = [
         f"{labels[length]} {interval_label(mean.low, mean.high)}"
@@ -360,11 +387,16 @@ def _interval_line(name: str, means: dict[int, Mean]) -> str:
     ]
     if not intervals:
         return f"no intervals from fewer than {FEWEST} haystacks: --repeats {FEWEST} or more"
+    if overall is not None:
+        intervals.append(f"all{interval_behind(overall)}")
     return f"{name} over families, 95 %: {' · '.join(intervals)}"
 
 
 def mean_length_lines(
-    name: str, means: dict[int, Mean], effective_lengths: Sequence[Effective]
+    name: str,
+    means: dict[int, Mean],
+    overall: Mean | None,
+    effective_lengths: Sequence[Effective],
 ) -> list[str]:
     """Return lines on the intervals of the score of all families, and its effective lengths."""
     threshold = f"{100 * PUBLISHED:g}"
@@ -373,7 +405,7 @@ def mean_length_lines(
         f"{effective.rule.name} {effective_label(effective)}" for effective in effective_lengths
     ]
     return [
-        _interval_line(name, means),
+        _interval_line(name, means, overall),
         f"effective length as published, the largest whose mean exceeds {threshold}: {label}",
         f"effective length of the {name}: {' · '.join(rule_labels)}",
     ]

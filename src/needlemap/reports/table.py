@@ -38,6 +38,7 @@ from needlemap.files import is_regular, read_regular, write_report
 from needlemap.grid import Cell, percent
 from needlemap.records.loaded import Loaded
 from needlemap.records.run_file import RunSettings
+from needlemap.reports.figures.panels import change_caption
 from needlemap.reports.labels import (
     depth_labels,
     length_labels,
@@ -52,7 +53,7 @@ from needlemap.text import FORMULA_STARTS, LINE_BREAKS, printable, whole_charact
 from needlemap.version import __version__
 
 if TYPE_CHECKING:
-    from needlemap.reports.figures import Drawing
+    from needlemap.reports.figures.drawing import Drawing
     from needlemap.reports.figures.figure import Figure
     from needlemap.stats import Cell as Place
 
@@ -430,7 +431,8 @@ def markdown(figure: Figure, picture: str) -> str:
             for cell in figure.comparison.cells
         }
         first, second = (escape_markdown(run.map.model) for run in figure.runs)
-        parts += [f"**Loss of {second} compared with {first}**, in points", _table(changes)]
+        loss = escape_markdown(", ".join(change_caption(figure.comparison)))
+        parts += [f"**Loss of {second} compared with {first}**: {loss}", _table(changes)]
     for run in figure.runs:
         scores = {
             (cell.length_tokens, cell.depth): score_label(cell.score) for cell in run.map.cells

@@ -7,7 +7,7 @@ over in Python.
 from needlemap.scorers.finding import find_scorer
 from needlemap.scorers.function import (
     FunctionScorer,
-    call_beside,
+    call_unblocked,
     is_async,
     load_function,
     name_function,
@@ -34,7 +34,7 @@ __all__ = [
     "Scale",
     "Score",
     "Scorer",
-    "call_beside",
+    "call_unblocked",
     "find_scorer",
     "is_async",
     "load_function",

@@ -36,6 +36,9 @@ _COMPARED_MORE = 2_000
 _BEFORE = re.compile(
     r"[\s*_`\"'“‘\[({<>#]*(?:(?:the\s+)?code(?:\s+is)?\b[\s*_`\"'“‘\[({<:=-]*)?", re.IGNORECASE
 )
+_FENCES = ("```", "~~~")
+# The first line of a block of code with the name of a language.
+_TAGGED = re.compile(r"\s*(?:```|~~~)[^\S\n]*[\w+-]{1,20}[^\S\n]*\n")
 _AFTER = " \t\r\n*_`\"'”’])}>:.,;=-\u2013\u2014"
 
 
@@ -71,7 +74,7 @@ class Keyword(Scorer):
     """
 
     name = "keyword"
-    rule = 3
+    rule = 5
     scale = (0.0, 100.0)
     # The only rule, before it was an option.
     unsaid: Mapping[str, Any] = {"rule": "opencompass"}
@@ -169,7 +172,7 @@ class Verbatim(Scorer):
     """
 
     name = "verbatim"
-    rule = 2
+    rule = 3
 
     def __init__(self, *, bare: bool = False) -> None:
         self.options = {"bare": bare}
@@ -205,6 +208,8 @@ class Verbatim(Scorer):
 def without_marks(answer: str, code: str, right_text: str) -> str:
     """Return an answer that begins with its code, without marks around the code.
 
+    A block of code around both is a mark, with or without the name of a language.
+
     Return '' if the answer's code is longer, and any other answer as it is.
 
     >>> (
@@ -213,14 +218,22 @@ def without_marks(answer: str, code: str, right_text: str) -> str:
     ... )
     ('x7Kq the sea', 'Sure! x7Kq')
     """
+    tag = _TAGGED.match(answer)
     before = _BEFORE.match(answer)
     start = before.end() if before else 0
+    # What looks like a tag may be the code.
+    if tag and not answer.startswith(code, start):
+        before = _BEFORE.match(answer, tag.end())
+        start = before.end() if before else tag.end()
     if not code or not answer.startswith(code, start):
         return answer
     rest = answer[start + len(code) :]
     if rest[:1].isalnum() and rest[0].casefold() != right_text[0].casefold():
         # This is another code, which only begins as the right one does.
         return ""
+    rest = rest.rstrip()
+    if rest.endswith(_FENCES) and not right_text.endswith(_FENCES):
+        rest = rest[:-3].rstrip()
     marks = _AFTER.replace(right_text[0], "")
     return f"{code} {rest.lstrip(marks)}"
 

@@ -19,19 +19,30 @@ from needlemap.files import read_yaml
 from needlemap.text import any_of, named, plain
 
 LANGUAGES = ("english", "chinese")
-# The letters 'a' and 'i' are words too, so they need a sign or a conjunction after them.
+# The letters 'a' and 'i' are words too, so they need a sign, a Chinese character or a word that
+# follows no article after them.
 _LETTER = (
     r"(?:\(\s*([a-z])\s*\)|(?<![a-z0-9_'’])([b-hj-z])(?![a-z0-9_'’])"
-    r"|(?<![a-z0-9_'’])([ai])(?=\s*(?:[.,:;!?)。]|$|(?:because|since|and|or)\b)))"
+    r"|(?<![a-z0-9_'’])([ai])(?=\s*(?:[.,:;!?)。\u2e80-\u9fff]|$|(?:because|since|and|or|is)\b)))"
 )
 _MARKS = re.compile(r"[*`\"“”‘’「」『』$#|]")
-_LATEX = re.compile(r"\\(?:text|math|operatorname)[a-z]*|\\[ ,;:!]|(?<!~)~(?!~)")
+_LATEX = re.compile(r"\\(?:text|math|operatorname|mbox)[a-z]*|\\[ ,;:!]|(?<!~)~(?!~)")
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+# Chinese has no spaces between words. One between two characters stands, for example, where a mark
+# was removed.
 _HAN_GAP = re.compile("(?<=[\u2e80-\u9fff]) (?=[\u2e80-\u9fff])")
-_BRACKETS = str.maketrans("[]", "()", "{}")
-_LISTED = re.compile(r"(?:^[^\S\n]*|\boption )\(?([a-z])[.):]", re.MULTILINE | re.IGNORECASE)
-_FIRST = re.compile(rf"\A\s*(?:(?:option|choice|选项)\s*)?{_LETTER}(?:[.):,。]|\s*$)", re.M | re.I)
-_BRACKETED = re.compile(r"\A\s*\(([a-z])\)\s*([^\n]+)", re.IGNORECASE)
+_BRACKETS = str.maketrans({"[": "(", "]": ")", "{": "", "}": "", "【": "", "】": ":"})
+# Around a letter: LaTeX's signs of a formula, tags, and quotes that are not within a word.
+_AROUND = re.compile(r"\\[()\[\]]|</?[a-z]{2,20}>|(?<!\w)'|'(?!\w)", re.IGNORECASE)
+_LISTED = re.compile(
+    r"(?:^[^\S\n]*\(?|\boption:? \(?|[.;!?][^\S\n]+)([a-z])(?:[.):]|[^\S\n]*$)", re.M | re.I
+)
+_ALONE = re.compile(r"^[^\S\n]*\(?([a-z])[.):]*[^\S\n]*$", re.M | re.I)
+_PARAGRAPH = re.compile(r"\A\s*\(?[a-z][.):]*[^\S\n]*\n[^\S\n]*\n", re.I)
+_FIRST = re.compile(
+    rf"\A\s*(?:(?:option|choice|选项):?\s*)?{_LETTER}(?:选?项)?(?:[.):,。]|\s*$)", re.M | re.I
+)
+_CHOICE = re.compile(r"^\(([A-Z])\)(.*\w.*)$", re.MULTILINE)
 _LAST = re.compile(rf"\n[^\S\n]*{_LETTER}[.)!。]?\s*\Z", re.IGNORECASE)
 # Characters of a number with what it counts.
 _LONGEST_NUMBER = 60
@@ -39,6 +50,7 @@ _END = re.compile(r"[.!](?=[\s*_\"'”’)\]]|$)|(?<=\?)(?=[\s*_\"'”’)\]])|[
 _HEADING = (":", "：")
 _QUESTION = ("?", "？")
 _STATED = ("stated", "chosen", "confirmed", "corrected")
+_BEFORE_LABEL = "(?:in )?(?:the )?在?"
 # Characters from a denial to what it denies.
 _REACH = 40
 
@@ -74,8 +86,7 @@ def letter(answer: str, question: str = "") -> str | None:
     """Return the letter of the choice that an answer takes, or None.
 
     It is the last letter that the answer states, otherwise one that stands alone. Two joined
-    letters are no choice. question: with the choices, whose text may stand after a letter in
-    brackets.
+    letters are no choice. question: with the choices, whose text may stand after their letters.
 
     >>> (
     ...     letter("The correct answer is (B)."),
@@ -85,20 +96,27 @@ def letter(answer: str, question: str = "") -> str | None:
     ... )
     ('B', 'C', None, None)
     """
-    text = _bare(last_box(answer) or answer).translate(_BRACKETS)
-    statements = [match for name in _STATED for match in pattern(name).finditer(text)]
+    text = _with_choices_as_letters(_letter_text(last_box(answer) or answer), question)
+    statements = [
+        match
+        for name in _STATED
+        for match in pattern(name).finditer(text)
+        if not _is_denied(match, text)
+    ]
     if statements:
         return _letter_of(max(statements, key=re.Match.end), text)
 
-    is_list = len(set(_LISTED.findall(text))) >= 2
+    # An answer that goes through the choices, or repeats them, takes none of them by that.
+    listed = set(_LISTED.findall(text.lower()))
+    alone = _ALONE.findall(text.lower())
     first = _FIRST.match(text)
-    if first and not is_list:
+    is_apart = _PARAGRAPH.match(text) is not None and len(set(alone)) == 1
+    if first and (len(listed) < 2 or is_apart):
         return _letter_of(first, text)
-    bracketed = _BRACKETED.match(text)
-    if bracketed and plain(bracketed[0]).strip(" .") in plain(_bare(question)):
-        return bracketed[1].upper()
     last = _LAST.search(text)
-    return _letter_of(last, text) if last else None
+    if last and (len(set(alone)) == 1 or alone.count(alone[-1]) > 1):
+        return _letter_of(last, text)
+    return None
 
 
 def last_box(answer: str) -> str | None:
@@ -130,16 +148,19 @@ def last_box(answer: str) -> str | None:
 
 
 def box_contents(inside: str) -> str:
-    """Return what a box holds as it is compared.
+    """Return the contents of a box in the plain form in which they are compared.
 
-    That is: without marks, quotes, LaTeX's words for type and a full stop.
+    Markdown, quotes, LaTeX's commands for fonts and spaces, and full stops at the ends are removed,
+    and letters are in lower case.
 
     >>> box_contents(r"\\text{Ada}\\ **Ashford**."), box_contents("...")
     ('ada ashford', '')
     """
     text = re.sub("[{}]", " ", _bare(inside, gap=" "))
     words = " ".join(text.casefold().split())
-    return _HAN_GAP.sub("", words).strip(". 。")
+    without_gaps = _HAN_GAP.sub("", words)
+    # A full stop, English or Chinese, is not part of the contents.
+    return without_gaps.strip(". 。'")
 
 
 def number_in(contents: str) -> int | None:
@@ -172,15 +193,23 @@ def claimed_labels(answer: str, labels: Sequence[str]) -> tuple[str, list[str]]:
     """Return the sentence of an answer that counts, and the labels that it names and does not deny.
 
     It is the last sentence that names labels and concludes, otherwise the first that names labels
-    and is not a question.
+    and is not a question. The last paragraph concludes too if it is a label and nothing else, and
+    no other sentence is.
 
     >>> claimed_labels("First to the barn. So: the hall.", ["hall", "barn"])
     ('so: the hall', ['hall'])
+    >>> claimed_labels("Ann went to the barn, then to the hall.\\n\\n**Hall**", ["hall", "barn"])
+    ('**hall**', ['hall'])
     """
     denial = _denial(labels)
     claims = []
     for sentence in map(plain, sentences(answer)):
         claims.append((sentence, _not_denied(sentence, labels, denial=denial)))
+    alone = re.compile(rf"\W*{_BEFORE_LABEL}{any_of(labels)}[^\w?？]*")
+    labels_alone = [claim for claim in claims if alone.fullmatch(claim[0])]
+    last_paragraph = plain(answer.strip().rpartition("\n\n")[2])
+    if len(labels_alone) == 1 and alone.fullmatch(last_paragraph):
+        return labels_alone[0]
     naming = [claim for claim in claims if claim[1]]
     concluding = [claim for claim in naming if pattern("concludes").match(claim[0])]
     if concluding:
@@ -228,8 +257,43 @@ def says_none(text: str, none: str, *, known: bool) -> bool:
 
 
 def _bare(text: str, gap: str = "") -> str:
-    """Return a text in plain signs, without markdown and LaTeX's words for type."""
+    """Return a text in plain signs, without markdown and LaTeX's commands for fonts and spaces.
+
+    gap: replaces each sign of markdown.
+    """
     return _MARKS.sub(gap, _LATEX.sub(" ", normalize("NFKC", text)))
+
+
+def _letter_text(text: str) -> str:
+    """Return a text as letters are sought in it: in plain signs, with round brackets."""
+    # A typographic apostrophe is one of the marks that `_bare` removes.
+    words = _AROUND.sub(" ", text.replace("’", "'"))
+    return _bare(words).translate(_BRACKETS)
+
+
+def _with_choices_as_letters(text: str, question: str) -> str:
+    """Return a text in which a letter with the words of its choice is the letter alone.
+
+    >>> _with_choices_as_letters("B - green is right", "Which?\\n(A) red\\n(B) green")
+    '(B) is right'
+    """
+    for letter, choice in _CHOICE.findall(_letter_text(question)):
+        choice = re.escape(choice.strip(" ."))
+        words = rf"\(?(?<![a-z0-9_'])({letter})[\s.,:)–-]{{1,5}}{choice}(?!\w)"
+        text = re.sub(words, r"(\1)", text, flags=re.IGNORECASE)
+    return text
+
+
+def _is_denied(match: re.Match[str], text: str) -> bool:
+    """Return True if what stands before a statement, in its clause, denies it."""
+    return _denied().search(text, max(0, match.start() - _REACH), match.start()) is not None
+
+
+@cache
+def _denied() -> re.Pattern[str]:
+    """Return a pattern of a denial and up to three words that end a text."""
+    words = rf"(?: (?!{pattern('clause').pattern})\w+){{0,3}} ?\Z"
+    return re.compile(f"(?:{pattern('denies').pattern}){words}", re.I)
 
 
 def _letter_of(match: re.Match[str], text: str) -> str | None:
@@ -238,12 +302,23 @@ def _letter_of(match: re.Match[str], text: str) -> str | None:
     end = match.end(group)
     if text[end : end + 1] == ")":
         end += 1
+    start = match.start(group)
+    if text[max(0, start - 1) : start] == "(":
+        start -= 1
+    if _letter_before().search(text, max(0, start - _REACH), start):
+        return None
     joined = _joined_letter().match(text, end)
     if joined:
         others = {part.lower() for part in joined.groups() if part}
         if others - {match[group].lower()}:
             return None
     return match[group].upper()
+
+
+@cache
+def _letter_before() -> re.Pattern[str]:
+    """Return a pattern of another letter, joined to the one that stands behind it."""
+    return re.compile(rf"(?:\b[a-z]|\([a-z]\))\s?(?:[/&]|{pattern('joint').pattern})\s?\Z", re.I)
 
 
 @cache
@@ -264,7 +339,7 @@ def _denial(labels: Sequence[str]) -> re.Pattern[str]:
     clause = pattern("clause").pattern
     joint = pattern("joint").pattern
     label = any_of(labels)
-    between = r"\W{0,3}(?:in )?(?:the )?在?"
+    between = rf"\W{{0,3}}{_BEFORE_LABEL}"
     stop = rf"[,;:()]|{clause}"
     return re.compile(
         rf"({denies})(?:(?!{stop}).){{0,{_REACH}}}?{label}(?:\W{{0,3}}(?:{joint}|nor\b){between}{label})*"

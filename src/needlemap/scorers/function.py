@@ -25,7 +25,7 @@ from needlemap.secrets import raised_by
 if TYPE_CHECKING:
     from needlemap.tasks import Reference
 
-# Functions that no import finds, by the name they were given.
+# Functions that no import finds, by the name that `name_function` gave them.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
@@ -52,7 +52,7 @@ class FunctionScorer(Scorer):
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Return the function's score. Raises TypeError for a value that is not a score."""
-        value = await call_beside(self._function, answer, reference)
+        value = await call_unblocked(self._function, answer, reference)
         if isinstance(value, Score):
             return value
         if not isinstance(value, bool | int | float):
@@ -66,18 +66,22 @@ class FunctionScorer(Scorer):
         raise NotImplementedError
 
 
-async def call_beside(function: Callable[..., Any], *arguments: object) -> Any:
-    """Return what a function returns, without blocking the event loop.
+async def call_unblocked(function: Callable[..., Any], *arguments: object) -> Any:
+    """Call a function without blocking the event loop, and return what it returns.
 
     An async function is awaited. Any other is called in a thread that a run does not wait for when
     it ends.
     """
     if is_async(function):
         return await function(*arguments)
+
     future: Future[object] = Future()
     Thread(target=_call, args=(future, function, arguments), daemon=True).start()
     value = await asyncio.wrap_future(future)
-    return await value if inspect.isawaitable(value) else value
+    # A function that is not declared async may still return a coroutine, e.g. a lambda.
+    if inspect.isawaitable(value):
+        return await value
+    return value
 
 
 def _call(
@@ -98,11 +102,11 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def source_hash(name: str) -> str:
-    """Return a hash of a function's source, so that a function that was edited is called anew.
+    """Return a hash of a function's source, so that an edited function is called anew.
 
     It is the hash of the file that the function is written in. For a function without a file, for
-    example in a notebook, it is the hash of its own source, or else of its byte code. '' if none is
-    known.
+    example in a notebook, it is the hash of its own source, or else of its byte code. It is '' if
+    none of them is known.
     """
     function = inspect.unwrap(load_function(name))
     if name not in _FUNCTIONS:
@@ -133,17 +137,22 @@ def _source(function: Callable[..., Any]) -> bytes:
 
 
 def name_function(function: Callable[..., Any]) -> str:
-    """Return a function's name in settings, 'module:function', by which this process finds it.
+    """Return the name, 'module:function', by which settings refer to a function.
 
-    A function that can be imported by that name is not kept, because the command line finds the
-    same function by it.
+    If an import of that name does not return the same function, the function is stored, so that
+    `load_function` finds it as long as this process runs.
     """
     module = str(getattr(function, "__module__", None) or "__main__")
-    name = f"{module}:{getattr(function, '__qualname__', type(function).__qualname__)}"
+    # A callable object has no name of its own.
+    path = getattr(function, "__qualname__", type(function).__qualname__)
+    name = f"{module}:{path}"
+
+    # An earlier function of the same name would hide the one that can be imported.
     _FUNCTIONS.pop(name, None)
     with suppress(SettingsError):
         if load_function(name) is function:
             return name
+
     _FUNCTIONS[name] = function
     return name
 
@@ -176,7 +185,10 @@ def load_function(name: str) -> Callable[..., Any]:
 
 
 def _module(name: str) -> Any:
-    """Return a module of the current folder or an installed one. Raises SettingsError."""
+    """Return a module of the current folder or an installed one.
+
+    Raises SettingsError if it cannot be imported.
+    """
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -96,7 +96,7 @@ class Scorer(metaclass=Checked):
         raise NotImplementedError
 
     def most_usd(self, reference: Reference, answer_tokens: int) -> float | None:
-        """Return what one score costs at most, in US dollars; None if no price is known.
+        """Return what one score costs at most, in US dollars, or None if no price is known.
 
         answer_tokens: the length of the answer.
         """

@@ -43,7 +43,7 @@ class Choice(Scorer):
     """
 
     name = "choice"
-    rule = 3
+    rule = 5
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Return 1 for the right letter.
@@ -69,7 +69,7 @@ class Label(Scorer):
     """
 
     name = "label"
-    rule = 4
+    rule = 6
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Return 1 for the right label. Raises SettingsError if the task has no wrong labels."""
@@ -97,7 +97,7 @@ class Boxed(Scorer):
     """
 
     name = "boxed"
-    rule = 3
+    rule = 5
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Return 1 for the right box. Never raises: an answer without a box is an answer."""
@@ -127,7 +127,7 @@ class First(Scorer):
     """
 
     name = "first"
-    rule = 4
+    rule = 6
 
     def __init__(self, *, pattern: str = "", chain: bool = False) -> None:
         try:
@@ -221,7 +221,7 @@ class Only(Scorer):
     """
 
     name = "only"
-    rule = 4
+    rule = 6
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Return the share of the key words, or 0 for a wrong one.

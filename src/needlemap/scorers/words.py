@@ -42,7 +42,7 @@ class Substring(Scorer):
     """
 
     name = "substring"
-    rule = 3
+    rule = 5
 
     def __init__(self, *, words: tuple[str, ...] = (), anywhere: bool = False) -> None:
         if not all(word.strip() for word in words):
@@ -78,7 +78,7 @@ class Recall(Scorer):
     """
 
     name = "recall"
-    rule = 3
+    rule = 5
 
     def __init__(self, *, rule: Rule = "words") -> None:
         self.options = {"rule": rule}
@@ -110,7 +110,7 @@ class Alternatives(Scorer):
     """
 
     name = "alternatives"
-    rule = 3
+    rule = 5
 
     def __init__(self, *, rule: Rule = "words") -> None:
         self.options = {"rule": rule}

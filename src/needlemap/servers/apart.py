@@ -31,6 +31,9 @@ SCARCE = 1_024
 MOST_DRAWN = 0.95
 # Draws per fact after which it is given up that their questions differ.
 MOST_TRIES = 200
+# The gauge finds its place in a number by the last six digits, and loses it where they stand twice:
+# of drawn numbers of twelve digits in one of 50,000. After so many draws one is taken all the same.
+DIGITS_SEEN, MOST_DRAWS = 6, 20
 
 
 @dataclass(kw_only=True, eq=False)
@@ -70,7 +73,7 @@ class Apart(Worded):
             raise SettingsError("The apart task needs --keywords: what a right answer must hold.")
 
     def anchor_tokens(self, repeat: int, seed: int) -> int | None:
-        """Return the haystack tokens that depths are shares of; None for each prompt's own."""
+        """Return the haystack tokens that depths are shares of, or None for each prompt's own."""
         return self.spread_of(repeat, seed).anchor or None
 
     def spread_of(self, repeat: int, seed: int) -> Spread:
@@ -230,12 +233,12 @@ def drawn_apart(
     Raises SettingsError if there are too few different questions.
     """
     if count == 1:
-        return [drawn(draw, repeat, seed)]
+        return [clearly_drawn(draw, repeat, seed)]
     random = Random(f"apart:{seed}:{repeat}")
     questions: set[str] = set()
     rows: list[dict[str, str]] = []
     for _ in range(MOST_TRIES * count):
-        values = drawn(draw, random.randrange(2**31), seed)
+        values = clearly_drawn(draw, random.randrange(2**31), seed)
         question_text = fill(question, values, "question")
         if question_text not in questions:
             questions.add(question_text)
@@ -246,6 +249,29 @@ def drawn_apart(
         f"--question and --draw make {len(questions)} questions, and {count} facts need one each. "
         "Give --draw more values for the question's placeholder."
     )
+
+
+def clearly_drawn(draw: Choices, repeat: int, seed: int) -> dict[str, str]:
+    """Return values drawn by seed and repeat, and others if six digits stand twice in one."""
+    values = drawn(draw, repeat, seed)
+    random = Random(f"clear:{seed}:{repeat}")
+    for _ in range(MOST_DRAWS):
+        if not any(map(holds_digits_twice, values.values())):
+            break
+        values = drawn(draw, random.randrange(2**31), seed)
+    return values
+
+
+def holds_digits_twice(value: str) -> bool:
+    """Return True for a number in which the same six digits stand twice.
+
+    >>> holds_digits_twice("347474747824"), holds_digits_twice("271828182845")
+    (True, False)
+    """
+    if not value.isdecimal():
+        return False
+    runs = [value[start : start + DIGITS_SEEN] for start in range(len(value) - DIGITS_SEEN + 1)]
+    return len(set(runs)) < len(runs)
 
 
 def twin_of(values: Mapping[str, str], keywords: Sequence[str]) -> dict[str, str]:

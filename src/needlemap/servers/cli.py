@@ -40,7 +40,7 @@ def _check(typed: CheckFlags, **flags: Any) -> int:
     # The folder is held before its seed is drawn, or read there.
     hold = hold_folder(None if typed.plan else typed.out)
     with limited_to(60 * (typed.minutes or 0), "--minutes"), hold:
-        return check_command(typed, flags | listed_model(None, flags, command="check"))
+        return check_command(typed, flags, listed_model(None, flags, command="check"))
 
 
 def _storm(
@@ -71,7 +71,7 @@ def _storm(
     # The folder is held before its seed is drawn, or read there.
     hold = hold_folder(None if typed.plan else typed.out)
     with limited_to(60 * typed.minutes, "--minutes"), hold:
-        return storm_command(typed, flags | listed_model(None, flags, command="storm"))
+        return storm_command(typed, flags, listed_model(None, flags, command="storm"))
 
 
 def _ab(typed: AbFlags, preset: Preset = None, **flags: Any) -> int:

@@ -54,7 +54,11 @@ class _StartedServers:
         self._urls: dict[tuple[str, str | None], str] = {}
 
     def url(self, command: str, base_url: str | None) -> str:
-        """Return the address of the server that a command starts. Each is started once."""
+        """Return the address of the server that a command starts. Each is started once.
+
+        A claim's minutes start when the server answers.
+        """
+        from needlemap.deadline import clock
         from needlemap.models.started import started
 
         key = command, base_url
@@ -62,7 +66,8 @@ class _StartedServers:
             log = self.folder / f"server-{len(self._urls)}.log"
             if _GAUGE in command:
                 command = command.replace(_GAUGE, self._gauge(command))
-            self._urls[key] = self._stack.enter_context(started(command, log, base_url))
+            with clock().stopped():
+                self._urls[key] = self._stack.enter_context(started(command, log, base_url))
         return self._urls[key]
 
     def _gauge(self, command: str) -> str:
@@ -187,28 +192,26 @@ class NeedleServer:
         With a longest length or probes, every probe of a whole check, or each of these, must pass,
         as far as so many minutes go.
         """
-        from dataclasses import replace
-
         from needlemap.deadline import limited_to
-        from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule
-        from needlemap.servers.check.command import longest_of
-        from needlemap.servers.check.gauge import beside_the_gauge
-        from needlemap.servers.check.haystack import QUICK_LENGTH, Options
+        from needlemap.servers.check.asking import Check, ProbesOnSchedule
+        from needlemap.servers.check.command import options_on
+        from needlemap.servers.flags import CheckFlags
         from needlemap.sync import run_coroutine
 
-        with _fail_in_words():
-            flags = {**self._flags(), "limit_time": 60 * minutes}
-            quick = max_length is None and not probes
-            longest = longest_of(max_length, quick=False)
-            options = Options(QUICK_LENGTH if quick else longest, quick=quick)
-            options = replace(options, probes=probes or (), require=probes or ())
-            with limited_to(60 * minutes, "minutes"):
-                check_options, _ = beside_the_gauge(
-                    CheckOptions(flags, options), self._serves_gauge
-                )
-                check = Check.of(check_options, self._folder("check", max_length, probes))
-                asking = ProbesOnSchedule(check)
-                checked = run_coroutine(asking.run())
+        quick = max_length is None and not probes
+        typed = CheckFlags(
+            max_length=max_length,
+            minutes=minutes,
+            gauge=self._serves_gauge,
+            quick=quick,
+            probe=list(probes or ()),
+            require=",".join(probes or ()),
+        )
+        with _fail_in_words(), limited_to(60 * minutes, "minutes"):
+            check_options = options_on(typed, self._flags())
+            check = Check.of(check_options, self._folder("check", max_length, probes))
+            asking = ProbesOnSchedule(check)
+            checked = run_coroutine(asking.run())
 
         def text() -> str:
             if asking.missed:

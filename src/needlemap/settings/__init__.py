@@ -1,5 +1,4 @@
-"""Every setting of a run, once: presets, YAML files, flags and Python arguments all use these
-names.
+"""Define every setting of a run once, for presets, YAML files, flags and Python arguments.
 
 How they are read and merged is in `reading.py`; the older tools' names for them are in
 `older_names.py`.
@@ -32,9 +31,12 @@ from needlemap.untrusted import MOST_WHOLE
 
 MOST_REPEATS = 100_000
 MOST_SENTENCES = 1_000
-MOST_AT_A_TIME = 10_000  # requests, lanes or copies of a model
-MOST_S = 10_000_000.0  # of a wait: four months
-LEAST_FRAMING = -100  # tokens: a server that trims blanks counts a few less than we do
+# Requests, lanes or copies of a model.
+MOST_AT_A_TIME = 10_000
+# Seconds of a wait: four months.
+MOST_S = 10_000_000.0
+# Tokens. A server that trims blanks counts a few less than we do.
+LEAST_FRAMING = -100
 _CODES = {"en": "english", "zh": "chinese"}
 Role = Literal["asked", "built", "scored", "grid", "free"]
 Mark = Literal[
@@ -47,30 +49,30 @@ Mark = Literal[
     "from_other_run",
     "check",
     "ab",
-    "sentences",
     "older",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class SettingMeta:
-    """What is known of a setting where it is defined.
+    """The properties of a setting, which stand where it is defined.
 
-    role, in a trial's key. 'asked': its value is in it. 'built': what it comes to is, texts, places
-    and the tokenizer's own. 'scored': so, and `needlemap score` changes it. 'grid' and 'free': it
-    is not, and may differ when a run is resumed; the grid says which cells there are.
-
-    marks. 'model_identity': who is asked, which changes no prompt. 'shared': the same for all
-    families of a suite. 'family': makes a family what it is, so that no flag changes it in all.
-    'per_family': so only where a family says it. 'per_model': one of several models may have its
-    own, as it may all of group Model. 'sentences': a list of texts, for
-    which a file is typed. 'executes_or_opens': may make this machine open or run
-    something. 'from_other_run': comes with the prompts of another run. 'check', 'ab': needlemap
-    check and ab take it, ab also what check does. 'older': a way of the older tools, which help
-    leaves to `needlemap help from-opencompass`.
-
-    metavar. What the flag takes, as help shows it: URL, TOKENS, DURATION; '' for what its type
-    comes to.
+    Attributes:
+        group: The name under which `--help` shows it.
+        role: Its role in a trial's key. 'asked': the key holds its value. 'built': the key holds
+            what it decides, that is texts, places and the tokenizer's own. 'scored': the same, and
+            `needlemap score` changes it. 'grid' and 'free': the key does not hold it, so it may
+            differ when a run is resumed. Settings of the grid decide which cells there are.
+        marks: 'model_identity': it chooses the model and changes no prompt. 'shared': it is the
+            same for all families of a suite. 'family': it makes a family what it is, so no flag
+            changes it in all families. 'per_family': the same, but only if a family sets it.
+            'per_model': one of several models may have its own, as with all of group Model.
+            'executes_or_opens': it may make this machine open or run something.
+            'from_other_run': it comes with the prompts of another run. 'check', 'ab': needlemap
+            check or ab takes it; ab takes what check takes. 'older': a way of the older tools,
+            which help leaves to `needlemap help from-opencompass`.
+        metavar: What the flag takes, as help shows it: URL, TOKENS, DURATION. '' if it follows from
+            the setting's type.
     """
 
     group: str
@@ -79,55 +81,67 @@ class SettingMeta:
     metavar: str = ""
 
 
-def _known(group: str, role: Role, *marks: Mark, metavar: str = "") -> SettingMeta:
-    """What is known of a setting. group: the name under which `--help` shows it. metavar: what its
-    flag takes, in one word; by default what its type comes to."""
+def _meta(group: str, role: Role, *marks: Mark, metavar: str = "") -> SettingMeta:
+    """Return the properties of a setting. The parameters are those of `SettingMeta`."""
     return SettingMeta(group, role, marks, metavar)
 
 
 _MODEL, _TASK, _HAYSTACK, _GRID, _TEMPLATE, _SCORING, _RUN = (
-    partial(_known, group)
+    partial(_meta, group)
     for group in ("Model", "Task", "Haystack", "Grid", "Template", "Scoring", "Run")
 )
 
 
-def spelt_out(language: Any) -> Any:
-    """A language's whole name, of its code too."""
-    return _CODES.get(language.lower(), language.lower()) if isinstance(language, str) else language
+def language_name(language: Any) -> Any:
+    """Return the name of a language, given by its name or its code. Other values stay."""
+    if not isinstance(language, str):
+        return language
+    return _CODES.get(language.lower(), language.lower())
 
 
-def _read(read: Callable[[object], float], value: Any) -> Any:
-    """A text as the number that it stands for. Raises ValueError, as pydantic wants it."""
+def _parse_number(parse: Callable[[object], float], value: Any) -> Any:
+    """Return the number that a text stands for. Other values stay.
+
+    Raises ValueError, which pydantic takes for a wrong value, if it stands for none.
+    """
     try:
-        return read(value) if isinstance(value, str) else value
+        return parse(value) if isinstance(value, str) else value
     except SettingsError as error:
         raise ValueError(str(error)) from None
 
 
-Tokens = Annotated[
-    int, BeforeValidator(lambda value: _read(tokens, value))
-]  # 2000000, '100k', '2M'
-Percent = Annotated[float, BeforeValidator(lambda value: _read(percents, value))]  # 30, '30%'
-Seconds = Annotated[
-    float, BeforeValidator(lambda value: _read(duration_s, value))
-]  # 90, '90s', '1h30m'
+# 2000000, '100k', '2M'.
+Tokens = Annotated[int, BeforeValidator(lambda value: _parse_number(tokens, value))]
+# 30, '30%'.
+Percent = Annotated[float, BeforeValidator(lambda value: _parse_number(percents, value))]
+# 90, '90s', '1h30m'.
+Seconds = Annotated[float, BeforeValidator(lambda value: _parse_number(duration_s, value))]
 
 
-def _counted(value: object) -> object:
-    """A number that is written as a text, as a number; anything else as it is."""
-    whole = isinstance(value, str) and value.strip().lstrip("+-").isdecimal()
-    return int(str(value)) if whole else value
+def is_count(text: str) -> bool:
+    """Return True if a text is written as a whole number, which no file is then called."""
+    return text.strip().lstrip("+-").isdecimal()
 
 
-def _sentences(value: int | list[str]) -> int | list[str]:
-    """How many, or which sentences. Raises ValueError, as pydantic wants it."""
+def _parse_count(value: object) -> object:
+    """Return the whole number that a text stands for. Other values stay."""
+    return int(value) if isinstance(value, str) and is_count(value) else value
+
+
+def _check_sentences(value: int | list[str]) -> int | list[str]:
+    """Return a number of sentences, or the sentences.
+
+    Raises ValueError, which pydantic takes for a wrong value, if there are too many, or if a
+    sentence is empty or repeated.
+    """
     if isinstance(value, int):
         if not 0 <= value <= MOST_SENTENCES:
             raise ValueError(f"takes 0 to {MOST_SENTENCES:,}, or a file of sentences")
         return value
-    for number, each in enumerate(value):
-        if not each.strip() or each in value[:number]:
-            raise ValueError(f"holds {each!r}, which is empty or stands there twice")
+
+    for number, sentence in enumerate(value):
+        if not sentence.strip() or sentence in value[:number]:
+            raise ValueError(f"holds {sentence!r}, which is empty or stands there twice")
     return value
 
 
@@ -144,8 +158,10 @@ class PromptSource(BaseModel):
 
 
 class Settings(BaseModel):
-    """The resolved settings of a run. Their docstrings are the help texts, which `help_texts`
-    reads."""
+    """The resolved settings of a run.
+
+    The docstrings of its fields are the help texts, which `help_texts` reads.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -218,9 +234,9 @@ class Settings(BaseModel):
     """Values for {placeholders}: a list, or low:high."""
     distractors: Annotated[
         int | list[str],
-        BeforeValidator(lambda value: _counted(value)),
-        AfterValidator(lambda value: _sentences(value)),
-        _TASK("built", "sentences", metavar="N|FILE"),
+        BeforeValidator(lambda value: _parse_count(value)),
+        AfterValidator(lambda value: _check_sentences(value)),
+        _TASK("built", metavar="N|FILE"),
     ] = 0
     """Sentences like the needle, hidden too: N drawn from its slots, or a file of your own."""
     prompts_of: Annotated[
@@ -228,7 +244,7 @@ class Settings(BaseModel):
     ] = ""
     """Send exactly the prompts of this run. Only the model and the scorer may differ from it."""
     language: Annotated[
-        Literal["english", "chinese"], BeforeValidator(spelt_out), _TASK("built")
+        Literal["english", "chinese"], BeforeValidator(language_name), _TASK("built")
     ] = "english"
     """Language of the template and the generated haystack. en and zh are accepted too."""
     # haystack
@@ -367,52 +383,55 @@ class Settings(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_yes(cls, value: Any, info: ValidationInfo) -> Any:
-        """YAML's yes is no number and no text. Raises ValueError, as pydantic wants it."""
-        if (
-            isinstance(value, bool)
-            and cls.model_fields[str(info.field_name)].annotation is not bool
-        ):
+    def _refuse_yes(cls, value: Any, info: ValidationInfo) -> Any:
+        """Return a value, unless it is YAML's yes or no for a setting that is not a switch.
+
+        Raises ValueError, which pydantic takes for a wrong value. Without it, yes would be 1.
+        """
+        is_switch = cls.model_fields[str(info.field_name)].annotation is bool
+        if isinstance(value, bool) and not is_switch:
             raise ValueError(f"takes no yes or no, got {value!r}")
         return value
 
     @property
     def options(self) -> dict[str, dict[str, Any]]:
-        """The settings that are options of something, by name: mappings that are merged key by
-        key."""
+        """Return the settings that are mappings of options, by name. They are merged key by key."""
         return {name: getattr(self, name) for name in OPTIONS}
 
     @property
     def backend(self) -> str:
-        """The model's back end, what stands before the slash."""
+        """Return the model's back end, which stands before the slash."""
         return self.model.partition("/")[0]
 
     @property
     def model_name(self) -> str:
-        """The model's name, what stands behind the first slash."""
+        """Return the model's name, which stands behind the first slash."""
         return self.model.partition("/")[2]
 
     @property
     def most_tokens(self) -> int:
-        """What a model may write in all: thinking and answer."""
+        """Return how many tokens a model may write, for thinking and answer together."""
         return self.max_answer_tokens + (self.thinking_tokens or 0)
 
     @property
     def reserve(self) -> int:
-        """Tokens taken off each length: the answer's, and the chat template's where it counts."""
-        framing = self.framing_tokens if self.counts == "prompt" else 0
-        return framing + (
-            self.max_answer_tokens if self.reserve_tokens is None else self.reserve_tokens
-        )
+        """Return the tokens that are taken off each length.
+
+        They are those of the answer, and those of the chat template if a length counts the prompt.
+        """
+        reserve = self.max_answer_tokens if self.reserve_tokens is None else self.reserve_tokens
+        if self.counts == "prompt":
+            reserve += self.framing_tokens
+        return reserve
 
 
 @cache
 def help_texts() -> dict[str, str]:
-    """Return what each setting is, by name: the docstring below its field.
+    """Return the help text of each setting by name: the docstring below its field.
 
-    They are read from the source once they are wanted. Pydantic's own way
-    (`use_attribute_docstrings`) does so whenever the class is made, line by line: a fifth of the
-    time that importing settings takes.
+    The texts are read from the source when they are first needed. Pydantic's own way
+    (`use_attribute_docstrings`) reads them whenever the class is made, line by line, which is a
+    fifth of the time that importing settings takes.
     """
     module = ast.parse(inspect.getsource(sys.modules[__name__]))
     (body,) = (
@@ -428,44 +447,47 @@ def help_texts() -> dict[str, str]:
 
 
 def prompt_source_of(settings: Settings) -> Settings | None:
-    """The settings of the run whose prompts are asked; None for a run with prompts of its own.
+    """Return the settings with which another run built the prompts that this run sends.
 
-    Raises SettingsError where that run was not read.
+    If the run builds its own prompts, the result is None. Raises SettingsError if the other run was
+    not read.
     """
     if isinstance(settings.prompts_of, PromptSource):
-        lent = {name: value for name, value in settings.prompts_of if name != "run"}
-        return settings.model_copy(update={**lent, "prompts_of": ""})
+        source = {name: value for name, value in settings.prompts_of if name != "run"}
+        return settings.model_copy(update={**source, "prompts_of": ""})
     if settings.prompts_of:
         raise SettingsError("--prompts-of is for one run, no suite. Leave it out.")
     return None
 
 
-def _known_of(name: str) -> SettingMeta:
-    """What is known of a setting. Raises TypeError where nothing is: nobody could tell when keys
-    change."""
-    for each in Settings.model_fields[name].metadata:
-        if isinstance(each, SettingMeta):
-            return each
+def _meta_of(name: str) -> SettingMeta:
+    """Return the properties of a setting.
+
+    Raises TypeError if it has none: nobody would know whether it changes a trial's key.
+    """
+    for meta in Settings.model_fields[name].metadata:
+        if isinstance(meta, SettingMeta):
+            return meta
     raise TypeError(
         f"Setting '{name}' has no role: define it as Annotated[..., _RUN('free')] or alike."
     )
 
 
-KNOWN = {name: _known_of(name) for name in Settings.model_fields}
+KNOWN = {name: _meta_of(name) for name in Settings.model_fields}
 
 
 def settings_of(*groups: str) -> tuple[str, ...]:
-    """The names of some groups' settings."""
+    """Return the names of the settings of some groups."""
     return tuple(name for name, known in KNOWN.items() if known.group in groups)
 
 
 def with_role(*roles: Role) -> tuple[str, ...]:
-    """The names of the settings that play one of these roles in a trial's key."""
+    """Return the names of the settings with one of some roles in a trial's key."""
     return tuple(name for name, known in KNOWN.items() if known.role in roles)
 
 
 def marked(*marks: Mark) -> tuple[str, ...]:
-    """The names of the settings that bear one of these marks."""
+    """Return the names of the settings with one of some marks."""
     return tuple(
         name for name, known in KNOWN.items() if any(mark in marks for mark in known.marks)
     )
@@ -473,19 +495,24 @@ def marked(*marks: Mark) -> tuple[str, ...]:
 
 # What is hidden, asked and wanted, in the user's own words.
 ITEM = ("needle", "needles", "question", "answer", "keywords", "draw")
-LATER = ("stream",)  # than the format of run.json
+# Settings that are newer than the format of run.json.
+LATER = ("stream",)
 
 
-def written(settings: Settings) -> dict[str, Any]:
-    """The settings as run.json has them. Later ones that are as by default are left out, so that
-    the file of a run without them stays as it was."""
-    usual = {
+def run_file_settings(settings: Settings) -> dict[str, Any]:
+    """Return the settings as run.json has them.
+
+    Newer settings with their default values are left out, so that the file of a run that does not
+    use them stays the same.
+    """
+    unused = {
         name for name in LATER if getattr(settings, name) == Settings.model_fields[name].default
     }
-    return settings.model_dump(mode="json", exclude=usual)
+    return settings.model_dump(mode="json", exclude=unused)
 
 
-DEFAULTS = Settings().model_dump(mode="json")  # as run.json has them
+# As run.json has them.
+DEFAULTS = Settings().model_dump(mode="json")
 
 
 OPTIONS = tuple(

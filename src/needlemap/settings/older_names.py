@@ -1,4 +1,6 @@
-"""The older tools' names for our settings: the one table, also printed in docs/from-opencompass.md.
+"""Translate the older tools' names for settings, by one table.
+
+The table is also printed in docs/from-opencompass.md.
 
 A name is translated before settings are checked, in YAML and on the command line alike.
 """
@@ -14,16 +16,23 @@ from needlemap.errors import SettingsError, did_you_mean
 from needlemap.registry import installed
 
 Raw = dict[str, Any]
-REFUSED = "environment"  # where the table sends what no setting may hold
+# The place of a key in the table, in place of a setting: no setting may hold one.
+REFUSED = "environment"
 
 
 @dataclass(frozen=True, slots=True)
-class SeedName:
-    """One older name: its tool, and our setting in words.
+class OlderName:
+    """A setting's name in an older tool.
 
-    carry: how a value is carried over (settings so far, value); None: `ours` has it as it is.
-    partial: it sets a part of the setting only, so that others of its kind may stand beside
-    it. words: behind its flag stand several.
+    Attributes:
+        name: The name.
+        tool: The tool that has it.
+        ours: Our setting in words, which start with the setting's name.
+        carry: Returns our settings for a value, from the settings so far and the value. None if
+            the setting `ours` takes the value as it is.
+        partial: Whether it sets a part of the setting, so that names of other parts may be given
+            too.
+        words: Whether its flag takes several words.
     """
 
     name: str
@@ -35,24 +44,32 @@ class SeedName:
 
     @property
     def setting(self) -> str:
-        """The first of our settings that it gives; REFUSED for a key, which is none."""
+        """Return the first of our settings that the name sets, or REFUSED for a key."""
         return re.split(r"\W", self.ours)[0]
 
-    def carried(self, raw: Raw, value: Any) -> Raw:
-        """Our settings of a value. Raises SettingsError."""
+    def settings_for(self, raw: Raw, value: Any) -> Raw:
+        """Return our settings for a value of the older name.
+
+        raw: the settings so far. Raises SettingsError if the value cannot be translated.
+        """
         return self.carry(raw, value) if self.carry else {self.ours: value}
 
 
-def _part(ours: str, key: str) -> Callable[[Raw, Any], Raw]:
-    """One key of a {min, max, count, scale}; the others stay as they are, or begin as the
-    older tool's."""
-    start = _STARTS[ours]
-    return lambda raw, value: {
-        ours: {**(raw[ours] if isinstance(raw.get(ours), dict) else start), key: value}
-    }
+def _carry_part(ours: str, key: str) -> Callable[[Raw, Any], Raw]:
+    """Return a function that sets one key of a setting {min, max, count, scale}.
+
+    The other keys stay as they are. If the setting is not given so far, they are the defaults of
+    the older tool.
+    """
+
+    def carry(raw: Raw, value: Any) -> Raw:
+        settings_so_far = raw[ours] if isinstance(raw.get(ours), dict) else _STARTS[ours]
+        return {ours: {**settings_so_far, key: value}}
+
+    return carry
 
 
-def _scorer(raw: Raw, value: Any) -> Raw:
+def _carry_scorer(raw: Raw, value: Any) -> Raw:
     methods = {"gpt4": "judge", "substring_match": "substring", "substring_method": "substring"}
     if str(value) not in methods:
         raise SettingsError(
@@ -60,41 +77,55 @@ def _scorer(raw: Raw, value: Any) -> Raw:
         )
     if value == "gpt4":
         return {"scorer": "judge"}
-    own = _mapping(raw, "scorer_options") if raw.get("scorer", "substring") == "substring" else {}
-    return {"scorer": "substring", "scorer_options": {**own, "anywhere": True}}
+
+    # Options of another scorer do not fit this one.
+    is_substring = raw.get("scorer", "substring") == "substring"
+    options = _mapping(raw, "scorer_options") if is_substring else {}
+    return {"scorer": "substring", "scorer_options": {**options, "anywhere": True}}
 
 
-def _trim(raw: Raw, value: Any) -> Raw:
+def _carry_trim(raw: Raw, value: Any) -> Raw:
     return {"scorer_options": {**_mapping(raw, "scorer_options"), "trim": value}}
 
 
 def _mapping(raw: Raw, setting: str) -> Raw:
-    found = raw.get(setting, {})
-    if not isinstance(found, dict):
+    """Return a setting's mapping, or {} if it is not given. Raise SettingsError for a text."""
+    value = raw.get(setting, {})
+    if not isinstance(value, dict):
         raise SettingsError(
-            f"Setting '{setting}' takes a mapping of names to values, got {found!r}."
+            f"Setting '{setting}' takes a mapping of names to values, got {value!r}."
         )
-    return found
+    return value
 
 
-def _source(kind: str) -> Callable[[Raw, Any], Raw]:
+def _carry_source(kind: str) -> Callable[[Raw, Any], Raw]:
+    """Return a function that sets the haystack of a kind to a path."""
     return lambda _raw, value: {"haystack": kind, "haystack_path": value}
 
 
-def _model(_raw: Raw, value: Any) -> Raw:
+def _carry_model(_raw: Raw, value: Any) -> Raw:
+    """Return the setting `model` for a model's name, with the back end that the older tool used.
+
+    Raises SettingsError if several models are given.
+    """
     if isinstance(value, list | tuple | dict):
         raise SettingsError(f"model_name is one model's name, got {value!r}. Several: 'model'.")
+
     name = str(value)
-    if name.partition("/")[0] in installed("models"):  # it names its back end, as ours do
+    # A name of ours starts with its back end already.
+    if name.partition("/")[0] in installed("models"):
         return {"model": name}
-    return {"model": f"anthropic/{name}" if "claude" in name.lower() else f"openai/{name}"}
+
+    backend = "anthropic" if "claude" in name.lower() else "openai"
+    return {"model": f"{backend}/{name}"}
 
 
-def _position(_raw: Raw, value: Any) -> Raw:
+def _carry_position(_raw: Raw, value: Any) -> Raw:
     return {"question_position": str(value).lower()}
 
 
-def _version(_raw: Raw, value: Any) -> Raw:
+def _carry_version(_raw: Raw, value: Any) -> Raw:
+    # Versions count from 1, repeats from 0.
     try:
         return {"first_repeat": int(value) - 1}
     except (TypeError, ValueError):
@@ -103,7 +134,7 @@ def _version(_raw: Raw, value: Any) -> Raw:
         ) from None
 
 
-def _no_key(_raw: Raw, _value: Any) -> Raw:
+def _refuse_key(_raw: Raw, _value: Any) -> Raw:
     raise SettingsError(
         "API keys are read from the environment only: set OPENAI_API_KEY or ANTHROPIC_API_KEY, and "
         "leave "
@@ -111,23 +142,29 @@ def _no_key(_raw: Raw, _value: Any) -> Raw:
     )
 
 
-def _words(_raw: Raw, value: Any) -> Raw:
+def _carry_words(_raw: Raw, value: Any) -> Raw:
     return {"keywords": value if isinstance(value, list) else [str(value)]}
 
 
-def _exact(raw: Raw, value: Any) -> Raw:
-    """Depths that needlehaystack does not round to whole percents, as it does evenly spaced
-    ones."""
-    kept = {"depth_rounding": "none"} if raw.get("depth_rounding") == "round" else {}
-    return {"depths": value, **kept}
+def _carry_exact(raw: Raw, value: Any) -> Raw:
+    """Return the setting `depths` for depths that needlehaystack does not round.
+
+    It rounds evenly spaced depths to whole percents, but not those of a list or a sigmoid.
+    """
+    if raw.get("depth_rounding") == "round":
+        return {"depths": value, "depth_rounding": "none"}
+    return {"depths": value}
 
 
-def _scale(raw: Raw, value: Any) -> Raw:
-    found = _part("depths", "scale")(raw, value)
-    return {**_exact(raw, found["depths"]), **found} if value == "sigmoid" else found
+def _carry_scale(raw: Raw, value: Any) -> Raw:
+    settings = _carry_part("depths", "scale")(raw, value)
+    if value == "sigmoid":
+        return _carry_exact(raw, settings["depths"])
+    return settings
 
 
-_STARTS = {  # needlehaystack's own, where one key of them is given
+# needlehaystack's own defaults, which hold if only one key of a setting is given.
+_STARTS = {
     "lengths": {"min": 1000, "max": 200_000, "count": 35},
     "depths": {"min": 0, "max": 100, "count": 35},
 }
@@ -161,7 +198,8 @@ RULES: dict[str, dict[tuple[str, ...], Raw]] = {
 }
 PRESETS_OF = {_N: "'needlemap run needlehaystack'", _O: "'needlemap run cdme-8k'"}
 PRESETS_OF[_BOTH] = " or ".join(PRESETS_OF.values())
-_MISTYPED = {"length", "depth"}  # OpenCompass's, but alone they may be ours with a letter missing
+# Names of OpenCompass that may be our `lengths` and `depths` with a letter missing.
+_MISTYPED = {"length", "depth"}
 # What stands in OpenCompass's configs and is no setting here: what to write instead.
 ELSEWHERE = {
     "abbr": "a model's short name is 'label'; a data set's is made of length and depth",
@@ -197,62 +235,75 @@ _SCRIPTS = {
     "report": {"path": "the files themselves, as in: needlemap report a.csv b.csv -o both.png"},
 }
 
-TABLE: tuple[SeedName, ...] = (
-    SeedName("haystack_dir", _N, "haystack=txt, haystack_path", _source("txt")),
-    SeedName("retrieval_question", _BOTH, "question"),
-    SeedName("results_version", _N, "first_repeat (version 1 is repeat 0)", _version),
-    SeedName("context_lengths_min", _N, "lengths (min)", _part("lengths", "min"), True),
-    SeedName("context_lengths_max", _N, "lengths (max)", _part("lengths", "max"), True),
-    SeedName(
-        "context_lengths_num_intervals", _N, "lengths (count)", _part("lengths", "count"), True
+TABLE: tuple[OlderName, ...] = (
+    OlderName("haystack_dir", _N, "haystack=txt, haystack_path", _carry_source("txt")),
+    OlderName("retrieval_question", _BOTH, "question"),
+    OlderName("results_version", _N, "first_repeat (version 1 is repeat 0)", _carry_version),
+    OlderName("context_lengths_min", _N, "lengths (min)", _carry_part("lengths", "min"), True),
+    OlderName("context_lengths_max", _N, "lengths (max)", _carry_part("lengths", "max"), True),
+    OlderName(
+        "context_lengths_num_intervals",
+        _N,
+        "lengths (count)",
+        _carry_part("lengths", "count"),
+        True,
     ),
-    SeedName("context_lengths", _BOTH, "lengths", words=True),
-    SeedName("document_depth_percent_min", _N, "depths (min)", _part("depths", "min"), True),
-    SeedName("document_depth_percent_max", _N, "depths (max)", _part("depths", "max"), True),
-    SeedName(
+    OlderName("context_lengths", _BOTH, "lengths", words=True),
+    OlderName("document_depth_percent_min", _N, "depths (min)", _carry_part("depths", "min"), True),
+    OlderName("document_depth_percent_max", _N, "depths (max)", _carry_part("depths", "max"), True),
+    OlderName(
         "document_depth_percent_intervals",
         _BOTH,
         "depths (count)",
-        _part("depths", "count"),
+        _carry_part("depths", "count"),
         True,
     ),
-    SeedName("document_depth_percent_interval_type", _BOTH, "depths (scale)", _scale, True),
-    SeedName("document_depth_percents", _N, "depths", _exact, words=True),
-    SeedName("model_name", _N, "model", _model),
-    SeedName("save_results", _N, "save"),
-    SeedName("openai_api_key", _N, "environment variable OPENAI_API_KEY", _no_key),
-    SeedName("anthropic_api_key", _N, "environment variable ANTHROPIC_API_KEY", _no_key),
-    SeedName("num_concurrent_requests", _N, "concurrency"),
-    SeedName("final_context_length_buffer", _N, "reserve_tokens"),
-    SeedName(
-        "seconds_to_sleep_between_completions", _N, "pause_s", lambda _, v: {"pause_s": v or 0}
+    OlderName("document_depth_percent_interval_type", _BOTH, "depths (scale)", _carry_scale, True),
+    OlderName("document_depth_percents", _N, "depths", _carry_exact, words=True),
+    OlderName("model_name", _N, "model", _carry_model),
+    OlderName("save_results", _N, "save"),
+    OlderName("openai_api_key", _N, "environment variable OPENAI_API_KEY", _refuse_key),
+    OlderName("anthropic_api_key", _N, "environment variable ANTHROPIC_API_KEY", _refuse_key),
+    OlderName("num_concurrent_requests", _N, "concurrency"),
+    OlderName("final_context_length_buffer", _N, "reserve_tokens"),
+    OlderName(
+        "seconds_to_sleep_between_completions",
+        _N,
+        "pause_s",
+        lambda _, value: {"pause_s": value or 0},
     ),
-    SeedName(
-        "print_ongoing_status", _N, "quiet (the opposite)", lambda _, v: {"quiet": _negated(v)}
+    OlderName(
+        "print_ongoing_status",
+        _N,
+        "quiet (the opposite)",
+        lambda _, value: {"quiet": _is_false(value)},
     ),
-    SeedName("evaluation_method", _N, "scorer: judge, or substring anywhere=true", _scorer),
-    SeedName("substr_validation_words", _N, "keywords", _words, words=True),
-    SeedName("path", _O, "haystack=jsonl, haystack_path", _source("jsonl")),
-    SeedName("length", _O, "lengths", words=True),
-    SeedName("depth", _O, "depths", words=True),
-    SeedName("tokenizer_model", _O, "tokenizer"),
-    SeedName("num_repeats_per_file", _O, "repeats"),
-    SeedName("num_records_per_file", _O, "repeats"),
-    SeedName("length_buffer", _O, "reserve_tokens"),
-    SeedName("guided", _O, "guide"),
-    SeedName("keyword", _O, "keywords", _words, words=True),
-    SeedName("position", _O, "question_position", _position),
-    SeedName("use_trim", _O, "scorer_options trim", _trim, True),
-    SeedName("max_out_len", _O, "max_answer_tokens"),
+    OlderName("evaluation_method", _N, "scorer: judge, or substring anywhere=true", _carry_scorer),
+    OlderName("substr_validation_words", _N, "keywords", _carry_words, words=True),
+    OlderName("path", _O, "haystack=jsonl, haystack_path", _carry_source("jsonl")),
+    OlderName("length", _O, "lengths", words=True),
+    OlderName("depth", _O, "depths", words=True),
+    OlderName("tokenizer_model", _O, "tokenizer"),
+    OlderName("num_repeats_per_file", _O, "repeats"),
+    OlderName("num_records_per_file", _O, "repeats"),
+    OlderName("length_buffer", _O, "reserve_tokens"),
+    OlderName("guided", _O, "guide"),
+    OlderName("keyword", _O, "keywords", _carry_words, words=True),
+    OlderName("position", _O, "question_position", _carry_position),
+    OlderName("use_trim", _O, "scorer_options trim", _carry_trim, True),
+    OlderName("max_out_len", _O, "max_answer_tokens"),
 )
 BY_NAME = {row.name: row for row in TABLE}
 
 
-def explained(name: str, where: str, command: str = "") -> str:
-    """What to say of a name that no setting and no flag has: '' where no older tool has it either.
-    where: it stands there. command: whose flag it would be.
+def explanation_of(name: str, where: str, command: str = "") -> str:
+    """Return what to write in place of an older tool's name that neither a setting nor a flag has.
 
-    >>> explained("abbr", "in x.yaml")[:48], explained("lenght", "in x.yaml")
+    If no older tool has the name, the result is ''.
+
+    where: the words for its place. command: the command whose flag it would be; '' in a file.
+
+    >>> explanation_of("abbr", "in x.yaml")[:48], explanation_of("lenght", "in x.yaml")
     ("'abbr' in x.yaml is OpenCompass's. Here: a model", '')
     """
     ours = _SCRIPTS.get(command, {}).get(name) or ELSEWHERE.get(name)
@@ -271,19 +322,22 @@ def explained(name: str, where: str, command: str = "") -> str:
 
 
 def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:
-    """Settings with older names replaced by ours. settled: what earlier sources (a preset)
-    already set.
+    """Return settings with the older names replaced by ours.
 
-    None under an older name is that tool's 'not given'. Raises SettingsError when two names of
-    one setting are given.
+    settled: the settings of earlier sources, e.g. of a preset. Raises SettingsError if one setting
+    is given by two names.
     """
     ours: Raw = {key: value for key, value in raw.items() if key not in BY_NAME}
-    carried: Raw = {}
-    givers: dict[str, SeedName] = {}
-    for row in (BY_NAME[key] for key, value in raw.items() if key in BY_NAME and value is not None):
-        for setting, found in row.carried({**settled, **ours, **carried}, raw[row.name]).items():
+    # An older tool takes None as 'not given'.
+    rows = [BY_NAME[key] for key, value in raw.items() if key in BY_NAME and value is not None]
+
+    translated: Raw = {}
+    givers: dict[str, OlderName] = {}
+    for row in rows:
+        settings_so_far = {**settled, **ours, **translated}
+        for setting, value in row.settings_for(settings_so_far, raw[row.name]).items():
             other = givers.get(setting)
-            if setting in ours and not _adds(found, ours[setting]):
+            if setting in ours and not _extends(value, ours[setting]):
                 raise SettingsError(
                     f"'{row.name}' and '{setting}' mean the same setting. Give one of them."
                 )
@@ -291,33 +345,45 @@ def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:
                 raise SettingsError(
                     f"'{row.name}' and '{other.name}' mean the same. Give one of them."
                 )
-            carried[setting], givers[setting] = found, row
-    return {**ours, **carried}
+            translated[setting] = value
+            givers[setting] = row
+    return {**ours, **translated}
 
 
-def value_of(raw: Mapping[str, Any], setting: str) -> Any:
-    """What settings say of one under any of its names; None where they say nothing. Raises
-    SettingsError.
+def setting_value(raw: Mapping[str, Any], setting: str) -> Any:
+    """Return a setting's value, given under our name or an older one, or None if it is not given.
 
-    >>> value_of({"model_name": "gpt-4"}, "model"), value_of({"model": "demo/reader"}, "model")
-    ('openai/gpt-4', 'demo/reader')
+    Raises SettingsError if an older name cannot be translated.
+
+    >>> setting_value({"model_name": "gpt-4"}, "model")
+    'openai/gpt-4'
     """
-    return raw.get(setting) if BY_NAME.keys().isdisjoint(raw) else translate(raw, {}).get(setting)
+    if BY_NAME.keys().isdisjoint(raw):
+        return raw.get(setting)
+    return translate(raw, {}).get(setting)
 
 
-def settings_in(raw: Mapping[str, Any]) -> set[str]:
-    """Our names of what is given. Raises SettingsError.
+def setting_names(raw: Mapping[str, Any]) -> set[str]:
+    """Return our names of the settings that are given.
 
-    >>> sorted(settings_in({"num_concurrent_requests": 2, "seed": 1}))
+    Raises SettingsError if an older name cannot be translated.
+
+    >>> sorted(setting_names({"num_concurrent_requests": 2, "seed": 1}))
     ['concurrency', 'seed']
     """
     return {*translate(raw, {})}
 
 
 @dataclass(frozen=True, slots=True)
-class Implied:
-    """What older names bring where no preset is named: a tool's rules, by the names that bring
-    them, and all other names by their tool, whose preset is to be named for more."""
+class ImpliedRules:
+    """The rules that hold because of older names, if no preset is named.
+
+    Attributes:
+        tool: The tool that has the rules; '' if no name brings rules.
+        names: Its names that bring them.
+        rules: The rules, as settings.
+        others: By tool, the other older names. Only a preset brings that tool's defaults.
+    """
 
     tool: str
     names: tuple[str, ...]
@@ -325,69 +391,92 @@ class Implied:
     others: Mapping[str, tuple[str, ...]]
 
     def note(self, settings: Mapping[str, Any]) -> str:
-        """In a line: those of the rules that the settings hold, and the presets of all tools
-        whose names were given."""
-        parts = [_others_told(tool, names) for tool, names in self.others.items()]
+        """Return a line with the rules that are in force, and with the presets of the tools.
+
+        A rule is in force unless the settings hold another value.
+        """
+        parts = [_other_names_note(tool, names) for tool, names in self.others.items()]
         if self.rules:
-            held = {name: value for name, value in self.rules.items() if settings[name] == value}
-            shown = ", ".join(f"{name}={str(value).lower()}" for name, value in held.items())
-            own = f"so by its rules: {shown}. Each can be set"
-            parts.insert(0, _whose(self.tool, self.names, f", {own}", "other defaults"))
+            in_force = [name for name, value in self.rules.items() if settings[name] == value]
+            listed = ", ".join(f"{name}={str(self.rules[name]).lower()}" for name in in_force)
+            consequence = f", so by its rules: {listed}. Each can be set"
+            parts.insert(0, _tool_note(self.tool, self.names, consequence, "other defaults"))
         return ". ".join(parts)
 
 
-def implied(raw: Iterable[str]) -> Implied | None:
-    """What older names bring where no preset is named; None without older names. Raises
-    SettingsError for names of both tools that bring rules."""
+def implied_rules(raw: Iterable[str]) -> ImpliedRules | None:
+    """Return the rules that older names bring if no preset is named, or None without older names.
+
+    Raises SettingsError if names of both tools bring rules.
+    """
     rows = [BY_NAME[name] for name in raw if name in BY_NAME]
-    own = {row.name for row in rows if row.tool == _O}
-    mistyped = own if own <= _MISTYPED else set()
+    if not rows:
+        return None
+
+    # OpenCompass's 'length' and 'depth' bring rules only next to another name of that tool.
+    opencompass_names = {row.name for row in rows if row.tool == _O}
+    mistyped = opencompass_names if opencompass_names <= _MISTYPED else set()
+
     names: dict[str, list[str]] = {}
     others: dict[str, list[str]] = {}
-    found: Raw = {}
+    all_rules: Raw = {}
     for row in rows:
-        brought = [
+        row_rules = [
             rules
             for settings, rules in RULES.get(row.tool, {}).items()
             if row.ours.startswith(settings) and row.name not in mistyped
         ]
-        for rules in brought:
-            found |= rules
-        (names if brought else others).setdefault(row.tool, []).append(row.name)
+        for rules in row_rules:
+            all_rules |= rules
+        names_by_tool = names if row_rules else others
+        names_by_tool.setdefault(row.tool, []).append(row.name)
+
     if len(names) > 1:
-        both = " and ".join(f"{', '.join(those)} ({tool})" for tool, those in names.items())
+        both = " and ".join(
+            f"{', '.join(tool_names)} ({tool})" for tool, tool_names in names.items()
+        )
         raise SettingsError(
             f"Names of two tools, which count and place differently: {both}. Name a preset "
             f"(needlemap list presets), or write needlemap's names "
             f"(needlemap help from-opencompass)."
         )
-    if set(others) - {_BOTH} or names:  # a tool is known: its preset has what both have
+
+    # If a tool is known, its preset has what both tools have.
+    if set(others) - {_BOTH} or names:
         others.pop(_BOTH, None)
-    tool, bringing = next(iter(names.items()), ("", []))
+    tool, tool_names = next(iter(names.items()), ("", []))
     others.pop(tool, None)
-    rest = {tool: tuple(those) for tool, those in others.items()}
-    return Implied(tool, tuple(bringing), found, rest) if rows else None
+    return ImpliedRules(
+        tool=tool,
+        names=tuple(tool_names),
+        rules=all_rules,
+        others={other: tuple(other_names) for other, other_names in others.items()},
+    )
 
 
-def _others_told(tool: str, names: Sequence[str]) -> str:
-    """Of names that bring no rules."""
-    read = [f"{name} (read as {name}s)" if name in _MISTYPED else name for name in names]
-    return _whose(tool, read, "", "rules and defaults")
+def _other_names_note(tool: str, names: Sequence[str]) -> str:
+    """Return the note on a tool's names that bring no rules."""
+    labels = [f"{name} (read as {name}s)" if name in _MISTYPED else name for name in names]
+    return _tool_note(tool, labels, "", "rules and defaults")
 
 
-def _whose(tool: str, names: Sequence[str], brings: str, lacking: str) -> str:
+def _tool_note(tool: str, names: Sequence[str], consequence: str, lacking: str) -> str:
+    """Return the note on a tool's names.
+
+    consequence: what follows from them. lacking: what only the tool's preset brings.
+    """
     whose = f"{tool.replace(', ', ' and ')}'s"
+    plural = "s" if len(names) > 1 else ""
     return (
-        f"{', '.join(names)}: {whose} name{'s' * (len(names) > 1)}{brings}. For the rest "
+        f"{', '.join(names)}: {whose} name{plural}{consequence}. For the rest "
         f"needlemap's defaults hold: {whose} {lacking} come with a preset, as {PRESETS_OF[tool]}"
     )
 
 
-def _adds(found: Any, given: Any) -> bool:
-    """Whether a mapping has keys beyond those that were given, so that it overrides none of
-    them."""
-    return isinstance(found, dict) and isinstance(given, dict) and set(found) > set(given)
+def _extends(value: Any, given: Any) -> bool:
+    """Return True if a mapping has the given keys and more, so that it overrides none of them."""
+    return isinstance(value, dict) and isinstance(given, dict) and set(value) > set(given)
 
 
-def _negated(value: Any) -> bool:
+def _is_false(value: Any) -> bool:
     return str(value).lower() in ("false", "0", "no", "off")

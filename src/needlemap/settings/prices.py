@@ -1,5 +1,4 @@
-"""What tokens cost, in US dollars: by the bundled price list of genai-prices, or by the user's
-own prices.
+"""Compute what tokens cost, in US dollars, by genai-prices' list or by the user's own prices.
 
 A model without a known price costs None, never 0.
 """
@@ -23,8 +22,14 @@ PARTS = ("input", "cached_input", "output")
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices of one model. own: US dollars per million tokens of `PARTS`, or None to look the
-    model up."""
+    """Prices of one model.
+
+    Attributes:
+        provider: The model's back end.
+        model: The model's name.
+        own: The user's prices in US dollars per million tokens of `PARTS`; None to look the model
+            up.
+    """
 
     provider: str
     model: str
@@ -32,16 +37,22 @@ class Prices:
 
     @classmethod
     def of(cls, settings: Settings) -> Prices:
-        """The prices of the model that the settings name. Raises SettingsError for unknown
-        parts."""
+        """Return the prices of the model that the settings name.
+
+        Raises SettingsError if the user's own prices have unknown or missing parts.
+        """
         return cls.named(settings.backend, settings.model_name, settings.prices, "--prices")
 
     @classmethod
     def named(
         cls, provider: str, model: str, own: Mapping[str, float] | None, given: str
     ) -> Prices:
-        """given: what the user calls his own prices, for errors. Raises SettingsError for
-        unknown parts."""
+        """Return the prices of a model.
+
+        Raises SettingsError if the user's own prices have unknown or missing parts.
+
+        given: the words for the user's own prices in errors.
+        """
         for part in own or ():
             if part not in PARTS:
                 raise SettingsError(
@@ -50,37 +61,37 @@ class Prices:
         if own and ("input" not in own or "output" not in own):
             raise SettingsError(
                 f"{given[:1].upper()}{given[1:]} needs input=USD and output=USD per million "
-                f"tokens, and may "
-                f"have cached_input=USD."
+                f"tokens, and may have cached_input=USD."
             )
         return cls(provider, model, dict(own) if own else None)
 
     @property
     def free(self) -> bool:
-        """Whether asking costs nothing unless own prices say so: the model runs here."""
+        """Return True if requests cost nothing without own prices, because the model runs here."""
         return backend_or_default(self.provider).free
 
     def usd(self, prompt_tokens: int, cached_tokens: int, answer_tokens: int) -> float | None:
-        """Dollars for one call; None when no price is known. No more tokens are cached than
-        were sent."""
+        """Return the dollars for one request, or None if no price is known."""
+        # A server may report more cached tokens than were sent.
         cached_tokens = min(cached_tokens, prompt_tokens)
         if self.own:
-            fresh = prompt_tokens - cached_tokens
-            cached = self.own.get("cached_input", self.own["input"])
-            paid = (
-                fresh * self.own["input"]
-                + cached_tokens * cached
+            cached_price = self.own.get("cached_input", self.own["input"])
+            per_million = (
+                (prompt_tokens - cached_tokens) * self.own["input"]
+                + cached_tokens * cached_price
                 + answer_tokens * self.own["output"]
             )
-            return paid / 1e6
+            return per_million / 1e6
         if self.free:
             return 0.0
-        return _listed(self.provider, self.model, prompt_tokens, cached_tokens, answer_tokens)
+        return _listed_usd(self.provider, self.model, prompt_tokens, cached_tokens, answer_tokens)
 
 
 def summed(amounts: Iterable[float | None], *, of_known: bool = False) -> float | None:
-    """The sum of tokens, dollars or seconds. None where any is unknown; of_known: only where
-    all are.
+    """Return the sum of tokens, dollars or seconds, or None if any amount is unknown.
+
+    of_known: whether to add up the known amounts, so that the result is None only if all are
+    unknown.
 
     >>> summed([1, None]), summed([1, None], of_known=True), summed([]), summed([], of_known=True)
     (None, 1, 0, None)
@@ -91,7 +102,7 @@ def summed(amounts: Iterable[float | None], *, of_known: bool = False) -> float 
 
 
 def price_source(settings: Settings) -> str:
-    """Where prices come from, with their date or version, for estimates."""
+    """Return where prices come from, with the version of a list, for estimates."""
     if settings.prices:
         return "your own (--prices)"
     from importlib.metadata import version
@@ -99,8 +110,9 @@ def price_source(settings: Settings) -> str:
     return f"genai-prices {version('genai-prices')}"
 
 
-@lru_cache(1024)  # the budget and the record ask for the same
-def _listed(provider: str, model: str, prompt: int, cached: int, answer: int) -> float | None:
+# The budget and the record look up the same.
+@lru_cache(1024)
+def _listed_usd(provider: str, model: str, prompt: int, cached: int, answer: int) -> float | None:
     from genai_prices import Usage, calc_price
 
     provider = backend_or_default(provider).vendor or provider
@@ -114,7 +126,8 @@ def _listed(provider: str, model: str, prompt: int, cached: int, answer: int) ->
     return float(price)
 
 
-@lru_cache(64)  # the list does not keep which models it lacks, and is searched whole each time
+# The list does not keep which models it lacks, and is searched whole each time.
+@lru_cache(64)
 def _is_listed(provider: str, model: str) -> bool:
     from genai_prices import Usage, calc_price
 
@@ -123,5 +136,6 @@ def _is_listed(provider: str, model: str) -> bool:
     except LookupError:
         return False
     except (ValueError, ArithmeticError):
-        return True  # of this usage it is not known
+        # The model is listed, but has no price for this usage.
+        return True
     return True

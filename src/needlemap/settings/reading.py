@@ -16,12 +16,19 @@ from needlemap.errors import SettingsError, did_you_mean, validator_words
 from needlemap.files import is_yaml
 from needlemap.haystacks.folder import source_of
 from needlemap.http import check_address
-from needlemap.http.compatible import KEY, served
+from needlemap.http.compatible import KEY, served_model
 from needlemap.models import backend_or_default
 from needlemap.secrets import check_key_names, parts_of, refuse_keys
-from needlemap.settings import ITEM, OPTIONS, Settings, spelt_out
-from needlemap.settings.older_names import BY_NAME, Implied, explained, implied, translate, value_of
-from needlemap.settings.sentences import FROM_FILES, with_sentences
+from needlemap.settings import ITEM, OPTIONS, Settings, language_name
+from needlemap.settings.older_names import (
+    BY_NAME,
+    ImpliedRules,
+    explanation_of,
+    implied_rules,
+    setting_value,
+    translate,
+)
+from needlemap.settings.sentences import with_sentences
 from needlemap.settings.series import is_several
 from needlemap.shelves import PRESETS
 from needlemap.untrusted import clean_text
@@ -96,7 +103,7 @@ class Reading:
 
     settings: Settings
     unheeded: list[Unheeded]
-    older: Implied | None
+    older: ImpliedRules | None
 
     @property
     def note(self) -> str:
@@ -142,7 +149,7 @@ def read_settings(
     layers = _named(named) if named else []
     layers += [SettingsLayer(where, data) for where, data in (between or {}).items()]
     layers.append(SettingsLayer(COMMAND, given))
-    models = [value_of(layer.data, "model") for layer in layers]
+    models = [setting_value(layer.data, "model") for layer in layers]
     model = next((model for model in reversed(models) if model is not None), None)
     if subject is None and model is not None and is_several(model):
         listed = ", ".join(map(str, model)) if isinstance(model, list) else model
@@ -163,9 +170,9 @@ def read_settings(
 
 
 def setting_in(named: str, setting: str) -> Any:
-    """Return a setting's value in a preset or a file; None if it has none."""
+    """Return a setting's value in a preset or a file, or None if it has none."""
     for layer in reversed(_named(named)):
-        value = value_of(layer.data, setting)
+        value = setting_value(layer.data, setting)
         if value is not None:
             return value
     return None
@@ -177,12 +184,12 @@ def _of_one(layer: SettingsLayer, subject: Mapping[str, Any] | None) -> Settings
     return replace(layer, data={**rest, **(subject or {})})
 
 
-def _older(layers: Sequence[SettingsLayer]) -> Implied | None:
-    """Return what older tools' names in some layers bring; None for nothing."""
+def _older(layers: Sequence[SettingsLayer]) -> ImpliedRules | None:
+    """Return what older tools' names in some layers bring, or None for nothing."""
     if any(layer.ours for layer in layers):
         return None
     given = (name for layer in layers for name, value in layer.data.items() if value is not None)
-    return implied(dict.fromkeys(given))
+    return implied_rules(dict.fromkeys(given))
 
 
 def _settle(layers: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, int]]:
@@ -198,8 +205,7 @@ def _settle(layers: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, 
         if BY_NAME.keys() & data.keys():
             data = translate(data, settled)
         data |= _merged_options(data, settled)
-        if FROM_FILES & data.keys():
-            data = with_sentences(data)
+        data = with_sentences(data)
         are_presets = all(earlier.ours for earlier in layers[:number])
         settled = _without_texts(settled, data, ours=are_presets)
         if data.get("haystack_path") is not None and "haystack" not in data:
@@ -231,7 +237,7 @@ def _heeded(
     What is left out may leave others unread, so it is repeated until nothing is.
     """
     # Late, because it needs what a run needs.
-    from needlemap.settings.unused_settings import find_unread, what_stays
+    from needlemap.settings.unused_settings import find_unread, remaining_value
 
     unheeded: list[Unheeded] = []
     places = {name: layers[number].where for name, number in givers.items()}
@@ -243,7 +249,7 @@ def _heeded(
         if not unread:
             return settings, unheeded
         for setting in unread:
-            settled = {**settled, setting.name: what_stays(settings, setting.name)}
+            settled = {**settled, setting.name: remaining_value(settings, setting.name)}
             giver = givers.get(setting.name)
             if giver is None:
                 continue
@@ -265,7 +271,7 @@ def _has_item(settled: Mapping[str, Any]) -> bool:
 
 def _default_item(language: object) -> dict[str, Any]:
     """Return what is hidden in a language if settings do not name it; {} for an unknown one."""
-    return DEFAULT_ITEMS.get(str(spelt_out(language)), {})
+    return DEFAULT_ITEMS.get(str(language_name(language)), {})
 
 
 def addressed(settings: Settings) -> Settings:
@@ -302,9 +308,9 @@ _NO_TEXT = "holds bytes that are no UTF-8, which no record can keep. Type it ane
 
 
 def _is_text(value: Any) -> bool:
-    """Return True if all texts in a value can be written.
+    """Return True if all texts in a value can be written as UTF-8.
 
-    A word of the command line that is not UTF-8, and half a character in a file, cannot.
+    A word of the command line that is not UTF-8, or half of a character in a file, cannot.
     """
     try:
         for name, part in parts_of(value):
@@ -347,7 +353,7 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> list[SettingsLayer]:
     data = PRESETS.read(name) or {}
     if not isinstance(data, dict):
         raise SettingsError(
-            f"'{name}' must be a mapping of settings to values, as 'model: {served()}'."
+            f"'{name}' must be a mapping of settings to values, as 'model: {served_model()}'."
         )
     own = {str(key): value for key, value in data.items()}
     layers = []
@@ -364,7 +370,7 @@ def _refuse_unknown(raw: Mapping[str, Any], where: str) -> None:
     """Raise SettingsError for names that are not settings, and for keys in a file."""
     known = {*Settings.model_fields, *BY_NAME}
     for name in raw:
-        explanation = explained(name, f"in {where}")
+        explanation = explanation_of(name, f"in {where}")
         if explanation:
             raise SettingsError(explanation)
     unknown = {name: _hint(name, known) for name in raw if name not in known}

@@ -13,16 +13,16 @@ from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean, naming
 from needlemap.files import folder_name, is_yaml, plain_name
-from needlemap.http.compatible import served
+from needlemap.http.compatible import served_model
 from needlemap.settings import Settings, marked, settings_of, with_role
-from needlemap.settings.older_names import settings_in, value_of
+from needlemap.settings.older_names import setting_names, setting_value
 from needlemap.settings.reading import (
     COMMAND,
     Unheeded,
     read_settings,
     setting_in,
 )
-from needlemap.settings.series import expanded, is_series, is_several
+from needlemap.settings.series import expand_series, is_series, is_several
 from needlemap.settings.trust import Trust, for_plan, refuse_code
 from needlemap.shelves import SUITES
 
@@ -87,7 +87,7 @@ def choose_each(
     SettingsError.
     """
     models = [_model_settings(model) for model in _models(named, flags)]
-    subjects = list(expanded(models)) or [{}]
+    subjects = list(expand_series(models)) or [{}]
     is_one = len(subjects) < 2 and not any(is_series(model["model"]) for model in models)
     names = [""] if is_one else _folder_names(subjects)
     if named is not None and named.startswith(MARK):
@@ -162,12 +162,13 @@ def is_demo(named: str | None, flags: Mapping[str, Any]) -> bool:
 def given_in(named: str, setting: str) -> Any:
     """Return a setting's value in a preset or a file, or in all families of a suite.
 
-    None if it has none. Raises SettingsError.
+    If it has no value there, the result is None. Raises SettingsError if the suite, the preset or
+    the file cannot be read.
     """
     if not named.startswith(MARK):
         return setting_in(named, setting)
     suite = load_suite(named.removeprefix(MARK))
-    value = value_of(suite.settings, setting)
+    value = setting_value(suite.settings, setting)
     if value is not None:
         return value
     values = [_given_by(family, setting) for family in suite.families.values()]
@@ -177,7 +178,7 @@ def given_in(named: str, setting: str) -> Any:
 def _given_by(family: Mapping[str, Any], setting: str) -> Any:
     """Return a setting's value in a family of a suite, its own or its preset's."""
     own = {name: value for name, value in family.items() if name != "preset"}
-    value = value_of(own, setting)
+    value = setting_value(own, setting)
     if value is None and "preset" in family:
         return setting_in(str(family["preset"]), setting)
     return value
@@ -185,7 +186,7 @@ def _given_by(family: Mapping[str, Any], setting: str) -> Any:
 
 def _models(named: str | None, flags: Mapping[str, Any]) -> list[Any]:
     """Return the models that are named, flags before files; [] for one that is not a series."""
-    model = value_of(flags, "model")
+    model = setting_value(flags, "model")
     if not model and named:
         model = given_in(named, "model")
     if not is_several(model):
@@ -194,13 +195,16 @@ def _models(named: str | None, flags: Mapping[str, Any]) -> list[Any]:
 
 
 def _model_settings(model: Any) -> dict[str, Any]:
-    """Return one of several models, with settings of its own. Raises SettingsError."""
+    """Return one of several models, with settings of its own.
+
+    Raises SettingsError if it is not a model, or has a setting that a model cannot have.
+    """
     if isinstance(model, str):
         return {"model": model}
     if not isinstance(model, dict) or not isinstance(model.get("model"), str):
         raise SettingsError(
             f"One of several models is no model: {model!r}. Write BACKEND/NAME, or a mapping such "
-            f"as {{model: {served()}, base_url: URL}}."
+            f"as {{model: {served_model()}, base_url: URL}}."
         )
     for name in model:
         if name not in _PER_MODEL:
@@ -253,7 +257,8 @@ def _refuse_one_address(models: Sequence[Settings], subjects: Sequence[Mapping[s
         raise SettingsError(
             f"--base-url is one server, and the models have several back ends "
             f"({', '.join(sorted(backends))}). "
-            f"In a YAML file give each its own: model: [{{model: {served()}, base_url: URL}}, ...]"
+            f"In a YAML file give each its own: "
+            f"model: [{{model: {served_model()}, base_url: URL}}, ...]"
         )
 
 
@@ -296,9 +301,9 @@ class Suite:
         set_by_all = [
             name
             for name in marked("per_family")
-            if all(name in settings_in(family) for family in self.families.values())
+            if all(name in setting_names(family) for family in self.families.values())
         ]
-        typed = settings_in(flags)
+        typed = setting_names(flags)
         for name in (*marked("family"), *set_by_all):
             if name in typed:
                 raise SettingsError(
@@ -322,9 +327,9 @@ class Suite:
         own = dict(self.families[family])
         preset = own.pop("preset", None)
         layers = {self._label: self.settings, f"family '{family}' of suite '{self.name}'": own}
-        kept = settings_in(own) & {*marked("per_family")}
+        kept = setting_names(own) & {*marked("per_family")}
         given = {
-            name: value for name, value in flags.items() if not settings_in({name: value}) & kept
+            name: value for name, value in flags.items() if not setting_names({name: value}) & kept
         }
         with naming(f"Family '{family}'"):
             reading = read_settings(preset, given, layers, subject)
@@ -354,7 +359,10 @@ class Suite:
 
 
 def load_suite(name: str) -> Suite:
-    """Return a suite by its name, or from a .yaml file. Raises SettingsError."""
+    """Return a suite by its name, or from a .yaml file.
+
+    Raises SettingsError if it is unknown or not valid.
+    """
     data = SUITES.read(name)
     name = Path(name).stem if is_yaml(name) else name
     _check(name, data)
@@ -364,7 +372,10 @@ def load_suite(name: str) -> Suite:
 
 
 def scores_among(suite: str, families: Iterable[str]) -> dict[str, Mapping[str, float]]:
-    """Return the scores of a suite whose families are all among these. Raises SettingsError."""
+    """Return the scores of a suite whose families are all among these.
+
+    Raises SettingsError if the suite is unknown or not valid.
+    """
     names = set(families)
     scores = load_suite(suite).scores
     return {name: weights for name, weights in scores.items() if names.issuperset(weights)}
@@ -373,7 +384,7 @@ def scores_among(suite: str, families: Iterable[str]) -> dict[str, Mapping[str, 
 def weighted(suite: str, scores: Any, families: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return the weights of families in each score, which add up to 1.
 
-    A score weighs families, or scores above it. Raises SettingsError.
+    A score weighs families, or scores above it. Raises SettingsError if a score is not valid.
 
     >>> weighted("s", {"one": ["a", "b"], "all": {"one": 1, "c": 3}}, ["a", "b", "c"])
     {'one': {'a': 0.5, 'b': 0.5}, 'all': {'a': 0.125, 'b': 0.125, 'c': 0.75}}

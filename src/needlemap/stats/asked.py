@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from needlemap.grid import percent
 
 if TYPE_CHECKING:
     from needlemap.prompts import Prompt
@@ -70,12 +72,22 @@ def by_place(prompts: Iterable[AskedPrompt]) -> dict[Place, Record]:
     return records
 
 
-def one_a_cell(places: Sequence[Place]) -> dict[Cell, Place]:
-    """Return the first of ascending places in each cell.
+def place_label(place: Place) -> str:
+    """Return the place of a trial, as `replay` takes it.
 
-    Repeats that come to the very same prompt are no further evidence there.
+    >>> place_label((2, 1000, 0.5))
+    'length 1000, depth 50, repeat 2'
+    """
+    repeat, length, depth = place
+    return f"length {length}, depth {percent(depth):g}, repeat {repeat}"
 
-    >>> one_a_cell([(0, 10, 0.0), (0, 10, 0.5), (1, 10, 0.0)])
+
+def first_places(places: Sequence[Place]) -> dict[Cell, Place]:
+    """Return the first of ascending places in each cell, by cell.
+
+    Further repeats of a cell with the very same prompt are no further evidence.
+
+    >>> first_places([(0, 10, 0.0), (0, 10, 0.5), (1, 10, 0.0)])
     {(10, 0.0): (0, 10, 0.0), (10, 0.5): (0, 10, 0.5)}
     """
     firsts: dict[Cell, Place] = {}
@@ -92,10 +104,20 @@ class AskedPrompt:
         places: all that it stands for, ascending: the cells that come to it.
         records: its trials', one, or more where it was asked again; none where it is still to
             be asked.
+        scores: the scores of its answers that were scored.
+        outcome: what became of its last record; '' without records.
     """
 
     places: tuple[Place, ...]
     records: tuple[Record, ...] = ()
+    scores: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    outcome: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        scores = tuple(record.score for record in self.records if record.score is not None)
+        # A frozen class sets a field that follows from others this way.
+        object.__setattr__(self, "scores", scores)
+        object.__setattr__(self, "outcome", self.records[-1].outcome if self.records else "")
 
     @property
     def record(self) -> Record | None:
@@ -109,21 +131,18 @@ class AskedPrompt:
         return self.records[0] if self.records else None
 
     @property
-    def scores(self) -> list[float]:
-        """Return the scores of its answers that were scored."""
-        return [record.score for record in self.records if record.score is not None]
-
-    @property
     def score(self) -> float | None:
         """Return the mean of its answers' scores, or None if no answer was scored."""
-        scores = self.scores
-        return sum(scores) / len(scores) if scores else None
+        return sum(self.scores) / len(self.scores) if self.scores else None
 
     @property
     def ratio(self) -> tuple[float, float] | None:
         """Return the means of both parts of a score that is a ratio, or None for other scores."""
-        scorers = [record.scorer for record in self.records if record.scored and record.scorer]
-        ratios = [scorer.ratio for scorer in scorers if scorer.ratio is not None]
+        ratios = [
+            record.scorer.ratio
+            for record in self.records
+            if record.scored and record.scorer and record.scorer.ratio is not None
+        ]
         if not ratios:
             return None
         gains = sum(ratio[0] for ratio in ratios)
@@ -133,7 +152,7 @@ class AskedPrompt:
     @property
     def cells(self) -> dict[Cell, Place]:
         """Return the cells that it stands in, each with its first place there."""
-        return one_a_cell(self.places)
+        return first_places(self.places)
 
     @property
     def results(self) -> tuple[AskedPrompt, ...]:

@@ -60,18 +60,18 @@ def highest_rate(faulty: float, n: int, alpha: float = ALPHA) -> float:
     return high
 
 
-def units_needed(rate: float, alpha: float = ALPHA) -> int:
+def units_needed(rate: float) -> int:
     """Return the number of units without any fault that bring the bound below a rate.
 
     >>> units_needed(0.005), highest_rate(0, units_needed(0.005)) < 0.005
     (787, True)
     """
     low, high = 0, 1
-    while highest_rate(0.0, high, alpha) >= rate:
+    while highest_rate(0.0, high) >= rate:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        if highest_rate(0.0, middle, alpha) < rate:
+        if highest_rate(0.0, middle) < rate:
             high = middle
         else:
             low = middle

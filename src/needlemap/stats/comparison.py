@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.stats import Array, Cube
-from needlemap.stats.difference import Difference, holm, paired_difference
+from needlemap.stats.difference import NO_PAIRS, Difference, holm, paired_difference
 from needlemap.stats.exact import mcnemar
 from needlemap.stats.intervals import noise_floor, trials_needed
 from needlemap.stats.judging import Loss, PairedLoss, judge
@@ -75,8 +75,8 @@ class ComparedScores:
     """The comparison of one or more families' scores.
 
     Attributes:
-        overall: both means, and what was lost and gained; its n counts pairs, each of which
-            counts the same.
+        overall: both means, and what was lost and gained; its n counts pairs with both scores,
+            each of which counts the same.
         graded: whether any answer scored between wrong and right.
         paired: the loss with its interval, at the margin.
         counted: False where scores are means of an unknown number of answers, which have no
@@ -87,6 +87,11 @@ class ComparedScores:
     graded: bool
     paired: PairedLoss
     counted: bool
+
+    @property
+    def p(self) -> float | None:
+        """Return the p of no difference, or None if there is no loss that it could be of."""
+        return None if self.paired.loss is None else self.overall.p
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +155,13 @@ class Comparison(ComparedScores):
 
     Attributes:
         families: by name, '' of a run with one.
-        adjusted_p: each family's p after Holm's correction over all.
+        adjusted_p: each family's p after Holm's correction over all; None if it has no p.
         is_judged: whether the margin was set, so that there is a verdict.
         noise: of further runs; None where none were given.
     """
 
     families: Mapping[str, FamilyComparison]
-    adjusted_p: Mapping[str, float]
+    adjusted_p: Mapping[str, float | None]
     is_judged: bool = True
     noise: Noise | None = None
 
@@ -176,7 +181,7 @@ class Comparison(ComparedScores):
 def compare_families(
     pairs: Mapping[str, Pairs], margin: float, *, wanted: Scope = "these", sequential: bool = False
 ) -> Comparison:
-    """Compare families, each of which has a pair with both scores.
+    """Compare families, each of which has a pair or a prompt that the first run answered.
 
     Args:
         pairs: of each family.
@@ -196,9 +201,7 @@ def compare_families(
     else:
         paired = _judge_mean(pairs, margin, wanted=wanted, sequential=sequential)
         families_tested = _tested_families(pairs, paired)
-        overall = _mean_difference(
-            families_tested, [_second_scores(family_pairs) for family_pairs in families_tested]
-        )
+        overall = _mean_difference(families_tested)
     adjusted_ps = holm([family.overall.p for family in families.values()])
     return Comparison(
         overall=overall if are_counted else replace(overall, p=1.0),
@@ -206,14 +209,17 @@ def compare_families(
         paired=paired,
         counted=are_counted,
         families=families,
-        adjusted_p=dict(zip(families, adjusted_ps, strict=True)),
+        adjusted_p={
+            name: None if family.p is None else p
+            for (name, family), p in zip(families.items(), adjusted_ps, strict=True)
+        },
     )
 
 
 def _tested_families(pairs: Mapping[str, Pairs], paired: PairedLoss) -> list[Pairs]:
     """Return the families that are tested, without the lengths that are not.
 
-    If no family is tested, all are returned.
+    If nothing is tested that the first run answered, all are returned.
     """
     untested = {group.family: group.lengths for group in paired.untested}
     families = []
@@ -229,7 +235,9 @@ def _tested_families(pairs: Mapping[str, Pairs], paired: PairedLoss) -> list[Pai
                     second=_without_places(family_pairs.second, is_untested),
                 )
             )
-    return families or list(pairs.values())
+    if any(family_pairs.n or family_pairs.unanswered for family_pairs in families):
+        return families
+    return list(pairs.values())
 
 
 def _without_places(cube: Cube, places: NDArray[np.bool_]) -> Cube:
@@ -260,16 +268,14 @@ def compare_pairs(
 ) -> FamilyComparison | None:
     """Compare the pairs of one family. Arguments are those of `compare_families`.
 
-    If the second run answered none of the prompts that the first answered, it has lost them all.
-    If there is no such prompt and no pair with both scores, None is returned.
+    If there is no pair, and no prompt that the first run alone answered, None is returned.
     """
+    if not pairs.n and not pairs.unanswered:
+        return None
     paired = _judge_mean({"": pairs}, margin, wanted=wanted, sequential=sequential)
     (tested_pairs,) = _tested_families({"": pairs}, paired)
     overall = _difference(tested_pairs, tested_pairs.first.scores, tested_pairs.second.scores)
-    if overall is None and pairs.unanswered:
-        overall = _difference(tested_pairs, tested_pairs.first.scores, tested_pairs.lost)
-    if overall is None:
-        return None
+    overall = overall or NO_PAIRS
     return FamilyComparison(
         overall=overall,
         graded=pairs.graded,
@@ -289,17 +295,10 @@ def compare_pairs(
 def _difference(pairs: Pairs, first: Array, second: Array) -> Difference | None:
     """Return the difference of scores (repeats, ...) of both runs, or None without a pair."""
     cube = pairs.first
-    difference = paired_difference(
-        cube.clustered(first), cube.clustered(second), graded=pairs.graded
-    )
+    difference = paired_difference(cube.clustered(first), cube.clustered(second))
     if difference is None or pairs.counted:
         return difference
     return replace(difference, p=1.0)
-
-
-def _second_scores(pairs: Pairs) -> Cube:
-    """Return the scores of the second run. If no pair has both scores, missing ones are 0."""
-    return pairs.second if pairs.n else replace(pairs.second, scores=pairs.lost)
 
 
 def _lengths(pairs: Pairs, margin: float) -> tuple[LengthDifference, ...]:
@@ -384,7 +383,7 @@ def _score_pairs(pairs: Pairs) -> list[tuple[float, float]]:
 
 def _power(pairs: Pairs, overall: Difference, margin: float) -> Power:
     """Return the pairs that are needed if differences spread and cluster as they do here."""
-    squares = float(np.nansum(pairs.differences**2)) / overall.n
+    squares = float(np.nansum(pairs.differences**2)) / max(1, overall.n)
     clusters = None if overall.of_these else overall.clusters
     # Without a margin: a loss of one point.
     margin_or_point = margin or 0.01
@@ -401,24 +400,18 @@ def _power(pairs: Pairs, overall: Difference, margin: float) -> Power:
     )
 
 
-def _mean_difference(pairs: Sequence[Pairs], seconds: Sequence[Cube]) -> Difference:
-    """Return the difference of the mean over families.
-
-    `seconds` are the scores to judge, of each family.
-    """
+def _mean_difference(pairs: Sequence[Pairs]) -> Difference:
+    """Return the difference of the mean over the families that have a pair with both scores."""
     repeats = sorted({repeat for family_pairs in pairs for repeat in _rows(family_pairs.first)})
     first = [_scores_by_repeat(family_pairs.first, repeats) for family_pairs in pairs]
-    second = [_scores_by_repeat(cube, repeats) for cube in seconds]
+    second = [_scores_by_repeat(family_pairs.second, repeats) for family_pairs in pairs]
     weights = [_weights(*scores) for scores in zip(first, second, strict=True)]
     difference = paired_difference(
         np.hstack(first),
         np.hstack(second),
-        graded=any(family_pairs.graded for family_pairs in pairs),
         weights=np.hstack(weights),
     )
-    # Each family has a pair.
-    assert difference is not None
-    return difference
+    return difference or NO_PAIRS
 
 
 def _weights(first: Array, second: Array) -> Array:

@@ -79,6 +79,15 @@ class Cube:
         cells = int((self.asked | ~np.isnan(self.spread)).any(axis=0).sum())
         return is_ragged(cells, len(self.lengths), len(self.depths))
 
+    def filled(self, score: float) -> Cube:
+        """Return the same cube with one score for every prompt that has none."""
+        is_missing = self.asked & ~self.known
+        return replace(
+            self,
+            scores=np.where(is_missing, score, self.scores),
+            spread=np.where(is_missing, score, self.spread),
+        )
+
     def without(self, lengths: Set[int]) -> Cube:
         """Return the same cube without some lengths."""
         indices = [index for index, length in enumerate(self.lengths) if length not in lengths]
@@ -121,7 +130,8 @@ def make_cube(
         if score is None:
             continue
         scores[prompt.places[0]] = score
-        copies.update(dict.fromkeys(prompt.cells.values(), score))
+        if len(prompt.places) > 1:
+            copies.update(dict.fromkeys(prompt.cells.values(), score))
         ratio = prompt.ratio
         if ratio is not None:
             ratios.append((prompt, ratio))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import nan, sqrt
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,16 +15,13 @@ import numpy as np
 from needlemap.stats.exact import mcnemar
 from needlemap.stats.intervals import (
     FEWEST,
-    NORMAL,
     SEED,
     TAILS,
     Tails,
-    expanded_interval,
     robust_error,
     t_quantile,
     tango,
 )
-from needlemap.stats.intervals import weights as draws
 
 if TYPE_CHECKING:
     from needlemap.stats import Array
@@ -95,8 +92,9 @@ class Difference:
     Attributes:
         value: the mean difference, a share in [-1, 1].
         low, high: its 95 % interval, if no other tails were asked for.
-        p: exact McNemar for equally weighted pass and fail; else sign flips of whole clusters,
-            or of pairs if there are too few clusters.
+        p: exact McNemar if all pairs have the same weight, and each is equal or differs by a
+            whole score; else sign flips of whole clusters, or of pairs if there are too few
+            clusters.
         n: pairs.
         clusters: haystacks that the pairs come from.
         first, second: the means of both over these pairs.
@@ -125,27 +123,45 @@ class Difference:
 
     @property
     def of_these(self) -> bool:
-        """True if it holds for these haystacks only, since there are too few of them."""
+        """Return True if it holds for these haystacks only, because there are too few of them."""
         return self.clusters < FEWEST
+
+    @property
+    def means(self) -> tuple[float | None, float | None]:
+        """Return both means, which are None without a pair."""
+        return (self.first, self.second) if self.n else (None, None)
+
+
+NO_PAIRS = Difference(
+    value=nan,
+    low=nan,
+    high=nan,
+    p=1.0,
+    n=0,
+    clusters=0,
+    first=nan,
+    second=nan,
+    lost=0,
+    gained=0,
+    least_p=1.0,
+)
 
 
 def paired_difference(
     first: Array,
     second: Array,
     *,
-    graded: bool,
     weights: Array | None = None,
     tails: Tails = TAILS,
 ) -> Difference | None:
     """Return the difference second - first of paired scores, None without any pair.
 
     The interval is that of pairs (`pair_interval`). From FEWEST clusters on it is that of whole
-    clusters if that is wider: skewness-adjusted t, or a bootstrap of graded scores.
+    clusters if that is wider (`_cluster_interval`).
 
     Args:
         first, second: scores, (clusters, trials), NaN if missing. Pairs with one score are left
             out.
-        graded: True if scores may lie between 0 and 1.
         weights: of each pair, same shape; equal if None. Counts ignore them.
         tails: error rates of the interval's two ends.
     """
@@ -161,22 +177,20 @@ def paired_difference(
     weights = np.where(is_pair, weights, 0.0)
     sums, counts = (weights * differences).sum(axis=1), weights.sum(axis=1)
     pairs, pair_weights = differences[is_pair], weights[is_pair]
-    low, high, size = pair_interval(pairs, pair_weights, graded=graded, tails=tails)
+    low, high, size = pair_interval(pairs, pair_weights, tails=tails)
     effect = 1.0
     if len(sums) >= FEWEST:
-        if graded and differences.any():
-            ends = _bootstrap(sums, counts, tails)
-        else:
-            ends = _cluster_interval(sums, counts, tails)
+        ends = _cluster_interval(sums, counts, tails)
         low, high = min(low, ends[0]), max(high, ends[1])
         effect = _design_effect(pairs, pair_weights, robust_error(sums, counts))
 
     lost, gained = int((differences < 0).sum()), int((differences > 0).sum())
+    flipped: Flipped = ""
     equal_weights = bool(np.ptp(pair_weights) < ROUNDING)
-    if graded or not equal_weights:
-        p, least_p, flipped = _flip_test(pairs * pair_weights, sums)
+    if equal_weights and bool(np.isin(pairs, (-1.0, 0.0, 1.0)).all()):
+        p, least_p = mcnemar(lost, gained), mcnemar(lost + gained, 0)
     else:
-        p, least_p, flipped = mcnemar(lost, gained), mcnemar(lost + gained, 0), ""
+        p, least_p, flipped = _flip_test(pairs * pair_weights, sums)
     value = float(sums.sum() / counts.sum())
     return Difference(
         value=value,
@@ -206,31 +220,24 @@ def _flip_test(pairs: Array, sums: Array) -> tuple[float, float, Flipped]:
 
 
 def pair_interval(
-    differences: Array, weights: Array, *, graded: bool, tails: Tails = TAILS
+    differences: Array, weights: Array, *, tails: Tails = TAILS
 ) -> tuple[float, float, float]:
     """Return the interval of pairs' mean difference, and the number of pairs it counts as.
 
-    Pass and fail: `tango`. Weighted pairs count as many as the heaviest of them would need to
-    make up the whole, since all that is lost may be lost there.
-
-    Graded: adjusted Wald. Half a pair is added to each of the four outcomes, so there are n + 2
-    pairs, sum d, sum d^2 + 1 (Agresti and Min 2005, Biometrics 61:515): a few equal answers are
-    not a certainty. n is Kish's effective size (1965, Survey Sampling), and what is added has
-    the largest weight.
+    It reaches as far from the mean as Tango's interval of pass and fail does if each pair counts
+    its squared difference as lost or gained. For differences of -1, 0 and 1 that is `tango`
+    itself. Smaller ones vary less, and a few pairs without a difference are not a certainty: a
+    loss of whole scores may be absent by chance. Weighted pairs count as many as the heaviest of
+    them would need to make up the whole, since all that is lost may be lost there.
     """
     shares = weights / weights.sum()
-    parts, size = shares * differences, 1 / float(shares.max())
-    if not graded:
-        ends = tango(
-            -size * float(parts[parts < 0].sum()), size * float(parts[parts > 0].sum()), size, tails
-        )
-        return (*ends, size)
-    n = 1 / float((shares**2).sum())
-    centre = float(parts.sum()) * n / (n + 2)
-    squares = float((parts**2).sum() + shares.max() ** 2) * (n / (n + 2)) ** 2
-    error = sqrt(max(0.0, squares - centre**2 / (n + 2)))
-    low_quantile, high_quantile = (NORMAL.inv_cdf(1 - tail) for tail in tails)
-    return max(-1.0, centre - low_quantile * error), min(1.0, centre + high_quantile * error), size
+    size = 1 / float(shares.max())
+    value = float(shares @ differences)
+    squares = size * shares * differences**2
+    lost, gained = float(squares[differences < 0].sum()), float(squares[differences > 0].sum())
+    low, high = tango(lost, gained, size, tails)
+    counted = (gained - lost) / size
+    return max(-1.0, value + low - counted), min(1.0, value + high - counted), size
 
 
 def _design_effect(differences: Array, weights: Array, error: float) -> float:
@@ -265,11 +272,3 @@ def _cluster_interval(sums: Array, counts: Array, tails: Tails) -> tuple[float, 
     low = min(bend * (1 + 2 * low_quantile * low_quantile) - low_quantile, -low_quantile)
     high = max(bend * (1 + 2 * high_quantile * high_quantile) + high_quantile, high_quantile)
     return value + error * low, value + error * high
-
-
-def _bootstrap(sums: Array, counts: Array, tails: Tails) -> tuple[float, float]:
-    drawn = draws(len(sums))
-    interval = expanded_interval((drawn @ sums) / (drawn @ counts), len(sums), tails)
-    # Callers have at least FEWEST clusters.
-    assert interval is not None
-    return interval

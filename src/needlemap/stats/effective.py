@@ -82,7 +82,8 @@ class Effective:
         rule: the rule.
         value: None for a relative rule if the score at the shortest length is below LEAST_BASE,
             since a model that finds little there may hold it at any length; None for
-            worst-depth with fewer than POINT_FROM haystacks, since it would be noise.
+            worst-depth with fewer than POINT_FROM haystacks, since it would be noise; None if
+            it crawls.
         low, high: its 95 % interval, which ends at tested lengths; None with too few haystacks.
         shortest, longest: the tested lengths, in tokens.
         clusters: haystacks.
@@ -129,7 +130,7 @@ def parse_rules(text: str) -> tuple[str, ...]:
     return tuple(parse_rule(part.strip()).name for part in text.split(","))
 
 
-# Any rule that takes the plain mean of each length.
+# A rule by which `_curve` takes the mean score of each length. Every rule but worst-depth does.
 _MEAN = parse_rule("auc")
 
 
@@ -188,30 +189,40 @@ class FamilyScores:
         self.haystacks = 1 if one_haystack else len(self._repeats)
         self._counted = all(cube.counted for cube in cubes)
         self._one_haystack = one_haystack and len(cubes) == 1 and self._counted
-        # Drawn curves: True for those of worst depths, False for those of means.
-        self._drawn = dict[bool, Array | None]()
+        # Bootstrapped curves: True for those of worst depths, False for those of means.
+        self._bootstrapped = dict[bool, Array | None]()
 
     def means(self) -> dict[int, Mean]:
         """Return the mean by length, with its interval."""
         if not self.lengths:
             return {}
-        points, drawn = self._curve(_MEAN)[0].tolist(), self._drawn_curves(_MEAN)
+        points = self._curve(_MEAN)[0].tolist()
+        curves = self._bootstrapped_curves(_MEAN)
         means = {}
-        for at, (length, point) in enumerate(zip(self.lengths, points, strict=True)):
-            means[length] = self._mean(point, None if drawn is None else drawn[:, at])
+        for column, (length, point) in enumerate(zip(self.lengths, points, strict=True)):
+            bootstrapped = None if curves is None else curves[:, column]
+            means[length] = self._mean(point, bootstrapped)
         return means
 
     def overall(self) -> Mean | None:
-        """Return the mean over lengths, which have equal weights; None without scores."""
+        """Return the mean over lengths with equal weights, or None if there are no scores."""
         if not self.lengths:
             return None
-        point, drawn = float(self._curve(_MEAN).mean()), self._drawn_curves(_MEAN)
-        return self._mean(point, None if drawn is None else drawn.mean(axis=1))
+        point = float(self._curve(_MEAN).mean())
+        curves = self._bootstrapped_curves(_MEAN)
+        bootstrapped = None if curves is None else curves.mean(axis=1)
+        return self._mean(point, bootstrapped)
 
-    def _mean(self, point: float, drawn: Array | None) -> Mean:
-        """Return a mean with the interval of its bootstrapped values (draws,)."""
-        interval = None if drawn is None else expanded_interval(drawn, len(self._repeats))
-        low, high = include_point(point, *(interval or (None, None)))
+    def _mean(self, point: float, bootstrapped: Array | None) -> Mean:
+        """Return a mean with the interval of its bootstrapped values (draws,).
+
+        bootstrapped: None for no interval.
+        """
+        interval = None
+        if bootstrapped is not None:
+            interval = expanded_interval(bootstrapped, len(self._repeats))
+        low, high = interval or (None, None)
+        low, high = include_point(point, low, high)
         return Mean(point, low, high)
 
     def effective(self, rule: Rule) -> Effective | None:
@@ -250,7 +261,7 @@ class FamilyScores:
                 low, high = move_outward(low, high, lengths)
             low, high = include_point(point, low, high)
             is_noise = rule.kind == "worst-depth" and self.haystacks < POINT_FROM
-            value = None if is_noise or isnan(point) else point
+            value = None if is_noise or crawls or isnan(point) else point
         return Effective(
             rule=rule,
             value=value,
@@ -264,7 +275,7 @@ class FamilyScores:
         )
 
     def _fit(self, rule: Rule) -> Fit | None:
-        """Return how a curve is fitted; None for other rules, and for means of unknown counts."""
+        """Return how a curve is fitted, or None for other rules and means of unknown counts."""
         if rule.kind not in ("absolute", "relative") or not self._counted:
             return None
         pooled_scores = np.concatenate(
@@ -284,11 +295,12 @@ class FamilyScores:
     def _interval(
         self, rule: Rule, lengths: Array, fit: Fit | None
     ) -> tuple[float | None, float | None]:
-        drawn = self._drawn_curves(rule)
-        if drawn is None:
+        """Return the interval of a rule's value, or (None, None) if there is none."""
+        curves = self._bootstrapped_curves(rule)
+        if curves is None:
             return None, None
         units = min(map(len, self._cells())) if self._one_haystack else len(self._repeats)
-        interval = expanded_interval(rule_values(drawn, lengths, rule, fit), units)
+        interval = expanded_interval(rule_values(curves, lengths, rule, fit), units)
         if interval is None:
             return None, None
         low, high = interval
@@ -297,17 +309,18 @@ class FamilyScores:
             high = max(high, longest)
         return low, high
 
-    def _drawn_curves(self, rule: Rule) -> Array | None:
+    def _bootstrapped_curves(self, rule: Rule) -> Array | None:
         """Return the curves of bootstrapped repeats, (draws, lengths).
 
         None without draws, with too few repeats, and for means of unknown counts.
         """
         worst = rule.kind == "worst-depth"
-        if worst not in self._drawn:
-            self._drawn[worst] = self._draw(rule)
-        return self._drawn[worst]
+        if worst not in self._bootstrapped:
+            self._bootstrapped[worst] = self._bootstrap(rule)
+        return self._bootstrapped[worst]
 
-    def _draw(self, rule: Rule) -> Array | None:
+    def _bootstrap(self, rule: Rule) -> Array | None:
+        """Compute what `_bootstrapped_curves` returns."""
         if (
             not self._draws
             or not self._counted

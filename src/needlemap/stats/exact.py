@@ -51,12 +51,12 @@ def mcnemar(lost: int, gained: int) -> float:
     return min(1.0, 2 * lost_by_chance(max(lost, gained), min(lost, gained)))
 
 
-def more_often(count: int, n: int, others: int, of: int) -> float:
-    """Return the chance of at least so many of n, if they come as often as `others` of `of` did.
+def chance_of_more(count: int, n: int, others: int, of: int) -> float:
+    """Return the chance of `count` or more of n, if the true rate is that of `others` of `of`.
 
-    Exact, one-sided (Fisher 1935, Journal of the Royal Statistical Society 98:39).
+    The test is exact and one-sided (Fisher 1935, Journal of the Royal Statistical Society 98:39).
 
-    >>> round(more_often(12, 60, 0, 36), 4)
+    >>> round(chance_of_more(12, 60, 0, 36), 4)
     0.0022
     """
     return strata_tail([(n + of, n, count + others, count)])
@@ -114,8 +114,8 @@ def poisson_tail(least: int, mean: float) -> float:
     return max(0.0, 1.0 - chance_below)
 
 
-def lowest_rate(hits: int, n: int, alpha: float = 0.05) -> float:
-    """Return the lower end of a rate's exact interval.
+def lowest_rate(hits: int, n: int) -> float:
+    """Return the lower end of a rate's exact 95 % interval.
 
     Clopper and Pearson 1934, Biometrika 26:404.
 
@@ -125,7 +125,7 @@ def lowest_rate(hits: int, n: int, alpha: float = 0.05) -> float:
     low, high = 0.0, hits / n if n else 0.0
     for _ in range(40):
         middle = (low + high) / 2
-        if binomial_tail(hits, n, middle) < alpha / 2:
+        if binomial_tail(hits, n, middle) < 0.025:
             low = middle
         else:
             high = middle

@@ -23,6 +23,8 @@ from needlemap.stats.exact import binomial_tail
 from needlemap.stats.verdicts import LOW_ALPHA
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from needlemap.stats import Array
 
 Z = 1.959963984540054
@@ -170,13 +172,13 @@ def _tango_statistic(lost: float, gained: float, n: float, loss: float) -> float
     return (lost - gained - n * loss) / sqrt(variance) if variance > 0 else -inf
 
 
-def least_pairs(margin: float, *, graded: bool = False) -> int:
+def least_pairs(margin: float) -> int:
     """Return the number of pairs below which not even equal answers can pass the margin.
 
     >>> least_pairs(0.02), least_pairs(0.05)
     (189, 73)
     """
-    return floor(Z / margin - 2 if graded else Z * Z * (1 - margin) / margin) + 1
+    return floor(Z * Z * (1 - margin) / margin) + 1
 
 
 def trials_needed(
@@ -335,27 +337,38 @@ def cluster_mean(scores: Array) -> ClusterMean | None:
 
 def rate_of(pairs: Iterable[tuple[int, float]]) -> ClusterMean | None:
     """Return the mean of (haystack, score) pairs, or None if there are none."""
-    by_haystack: dict[int, list[float]] = defaultdict(list)
-    for haystack, score in pairs:
-        by_haystack[haystack].append(score)
-    if not by_haystack:
-        return None
-    most_scores = max(len(scores) for scores in by_haystack.values())
-    grid = np.full((len(by_haystack), most_scores), np.nan)
-    for row, scores in zip(grid, by_haystack.values(), strict=True):
-        row[: len(scores)] = scores
-    return cluster_mean(grid)
+    all_pairs = list(pairs)
+    return cluster_mean(grid_by_haystack(all_pairs)) if all_pairs else None
 
 
-def assumed_effect(counts: Array, correlation: float = ASSUMED) -> float:
-    """Return 1 + (m - 1) correlation, m being the mean size of a trial's haystack.
+def grid_by_haystack(items: Iterable[tuple[int, ArrayLike]]) -> Array:
+    """Return items, at least one, as an array (haystacks, items of one, ...).
+
+    items: each with the number of its haystack; all are numbers or rows of one size. Haystacks are
+    in the order in which they come. If one has fewer items than another, its row ends with NaN.
+
+    >>> grid_by_haystack([(7, 1.0), (2, 0.5), (7, 0.0)]).tolist()
+    [[1.0, 0.0], [0.5, nan]]
+    """
+    items_by_haystack: dict[int, list[ArrayLike]] = defaultdict(list)
+    for haystack, item in items:
+        items_by_haystack[haystack].append(item)
+    rows = [np.array(row, dtype=np.float64) for row in items_by_haystack.values()]
+    grid = np.full((len(rows), max(map(len, rows)), *rows[0].shape[1:]), np.nan)
+    for index, row in enumerate(rows):
+        grid[index, : len(row)] = row
+    return grid
+
+
+def assumed_effect(counts: Array) -> float:
+    """Return 1 + (m - 1) ASSUMED, m being the mean size of a trial's haystack.
 
     Kish 1965, Survey Sampling, section 5.4, for clusters of one size.
 
     >>> round(assumed_effect(np.array([88.0])), 2)
     5.35
     """
-    return 1 + (float((counts**2).sum() / counts.sum()) - 1) * correlation
+    return 1 + (float((counts**2).sum() / counts.sum()) - 1) * ASSUMED
 
 
 def effective_wilson(

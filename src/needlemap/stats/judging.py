@@ -5,8 +5,8 @@ and the pytest fixture. It takes one row per pair of answers and looks at four t
 over families, each length, the missing answers, and whole haystacks. Prompts that the reference
 mostly gets wrong are left out first (`tested.py`).
 
-The mean. The interval of its loss comes from pairs (Tango's score interval, or adjusted Wald for
-graded scores), or from whole haystacks if their interval is wider. Missing answers raise the
+The mean. The interval of its loss comes from pairs (Tango's score interval, which counts parts of
+a score by their squares), or from whole haystacks if theirs is wider. Missing answers raise the
 upper end as if B's were wrong and A's right, and lower the lower end as if it were the other way
 round.
 
@@ -149,17 +149,20 @@ class PairedLoss:
         margin: the loss that is allowed, as a share.
         scope: the widest scope for which the word holds.
         wanted: the scope that was asked for.
-        loss: None if there was no pair.
+        loss: None if no pair has both scores.
         n: pairs that both sides answered.
         haystacks: how many haystacks these pairs come from.
-        first: A's mean score.
-        second: B's mean score.
+        first, second: the means of both over these pairs, each family having the same weight;
+            None without a pair.
+        p: the p of no difference, as in `Difference`; None without a pair.
         lost: pairs at which B scores less.
         gained: pairs at which B scores more.
         lengths: lengths and families of which half or more is lost.
         missing: answers that one side did not give.
         unsent: pairs of which one side was not sent yet.
-        tried: the lengths of the pairs that were sent to both.
+        unjudged: pairs with both scores that were not judged, because their haystack or an
+            earlier one is unfinished.
+        tried: the lengths of the pairs that were sent to both, and that either answered.
         new: what holds for new haystacks.
         after: units seen at the look that decided; None if there was only one look.
         planned: how many units there are.
@@ -171,6 +174,7 @@ class PairedLoss:
         measured: when the first and the last answer came.
         untested: what the reference mostly gets wrong. It is in no other number.
         families: how many families are tested, and how many there are.
+        saturated: True if A is wrong so rarely that its answers cannot show a quiet fault.
         settled: True if only missing answers keep the verdict open, so that no number of
             further prompts would decide it.
     """
@@ -182,13 +186,15 @@ class PairedLoss:
     loss: Loss | None = None
     n: int = 0
     haystacks: int = 0
-    first: float = 0.0
-    second: float = 0.0
+    first: float | None = None
+    second: float | None = None
+    p: float | None = None
     lost: int = 0
     gained: int = 0
     lengths: tuple[LostLength, ...] = ()
     missing: Missing | None = None
     unsent: int = 0
+    unjudged: int = 0
     tried: tuple[int, ...] = ()
     new: NewHaystacks | None = None
     after: int | None = None
@@ -201,25 +207,21 @@ class PairedLoss:
     measured: tuple[str, str] = ("", "")
     untested: tuple[NotTested, ...] = ()
     families: tuple[int, int] = (1, 1)
+    saturated: bool = False
     settled: bool = False
 
     @property
     def is_decided(self) -> bool:
-        """True if the verdict is PASS or FAIL."""
+        """Return True if the verdict is PASS or FAIL."""
         return self.word in (PASS, FAIL)
 
     @property
     def floored(self) -> bool:
-        """True if A is mostly wrong in more than half of the families.
+        """Return True if A is mostly wrong in more than half of the families.
 
-        Nothing can prove a PASS then.
+        In that case no answers can prove a PASS.
         """
         return not _enough_families(self.families)
-
-    @property
-    def saturated(self) -> bool:
-        """True if A is wrong so rarely that its answers cannot show a quiet fault."""
-        return self.n > 0 and self.first >= CEILING
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +293,8 @@ def judge(
     )
 
     turns = whole_units(rows, looks(rows)) if looks else None
-    visible_rows = rows.where(_visible(rows, turns) if turns else rows.tried)
+    is_visible = _visible(rows, turns) if turns else rows.tried
+    visible_rows = rows.where(is_visible)
     last_look = _look(visible_rows, level)
     word, suspect, after, settled = last_look.word, last_look.suspect, None, False
     unsent = int((~rows.tried).sum())
@@ -324,7 +327,8 @@ def judge(
         lengths=last_look.lengths,
         missing=last_look.missing,
         unsent=unsent,
-        tried=tuple(np.unique(visible_rows.length).tolist()),
+        unjudged=int((rows.tried & ~is_visible & ~np.isnan(rows.losses)).sum()),
+        tried=tuple(np.unique(visible_rows.against().length).tolist()),
         new=new,
         after=after,
         planned=turns.planned if turns else None,
@@ -345,8 +349,10 @@ def judge(
         haystacks=pairs.clusters,
         first=pairs.first,
         second=pairs.second,
+        p=pairs.p,
         lost=pairs.lost,
         gained=pairs.gained,
+        saturated=_is_saturated(rows),
     )
     return replace(paired, more=None if paired.is_decided else _further_pairs(paired, pairs))
 
@@ -357,6 +363,12 @@ def _visible(rows: Rows, turns: Looks) -> NDArray[np.bool_]:
     These are all that were sent, without parts of haystacks if whole haystacks are judged.
     """
     return rows.tried if turns.unit == "pair" else rows.tried & (turns.turns > -2)
+
+
+def _is_saturated(rows: Rows) -> bool:
+    """Return True if A is hardly ever wrong, whether B answered or not."""
+    scored = rows.where(~np.isnan(rows.first))
+    return len(scored.first) > 0 and _mean(scored, scored.first) >= CEILING
 
 
 def _enough_families(families: tuple[int, int]) -> bool:
@@ -561,9 +573,9 @@ def _judge_new(
 def _look(rows: Rows, level: _Level) -> _Look:
     """Judge some pairs in one look."""
     margin, alpha = level.margin, level.alpha
-    first_missing, second_missing = rows.failed
+    first_missing, second_missing = rows.missing_masks
     has_missing = bool((first_missing | second_missing).any())
-    against = rows.against() if has_missing else rows
+    against = rows.against()
     pairs = _difference(rows, alpha)
     lengths = tuple(_lost_lengths(against, rows))
     if pairs is None and not has_missing:
@@ -601,8 +613,9 @@ def _look(rows: Rows, level: _Level) -> _Look:
         mean=mean,
         word=word,
         suspect=looks_worse or bool(lengths) or reaches,
-        loss=loss,
-        pairs=pairs or _difference(against, alpha),
+        # Without a pair the bounds are those of missing answers alone.
+        loss=loss if pairs else None,
+        pairs=pairs,
         lengths=lengths,
         missing=missing,
     )
@@ -626,7 +639,7 @@ def _word_of_mean(loss: Loss, level: _Level) -> Word:
 
 def _if_lost(rows: Rows) -> Array:
     """Return what each missing answer can add to the loss if B's is wrong, or A's is right."""
-    first_missing, second_missing = rows.failed
+    first_missing, second_missing = rows.missing_masks
     by_second = np.nan_to_num(rows.first) * second_missing
     by_first = (1 - np.nan_to_num(rows.second)) * first_missing
     return np.asarray(by_second + by_first)
@@ -634,7 +647,7 @@ def _if_lost(rows: Rows) -> Array:
 
 def _if_gained(rows: Rows) -> Array:
     """Return what each missing answer can take from the loss if B's is right, or A's is wrong."""
-    first_missing, second_missing = rows.failed
+    first_missing, second_missing = rows.missing_masks
     by_second = (1 - np.nan_to_num(rows.first)) * second_missing
     by_first = np.nan_to_num(rows.second) * first_missing
     return np.asarray(by_second + by_first)
@@ -675,7 +688,6 @@ def _difference(rows: Rows, alpha: float) -> Difference | None:
     return paired_difference(
         first,
         second,
-        graded=rows.graded,
         weights=np.nan_to_num(weights),
         tails=(HIGH_ALPHA, alpha),
     )
@@ -710,7 +722,7 @@ def _without_worst(rows: Rows, count: int) -> Rows:
 
 def _missing(rows: Rows, margin: float, paired_only: Loss, mean: Word) -> Missing:
     """Return what one side did not answer, and whether it can carry the loss past the margin."""
-    first_missing, second_missing = rows.failed
+    first_missing, second_missing = rows.missing_masks
     pairs = np.flatnonzero(first_missing | second_missing)
     share = _mean(rows, _if_lost(rows))
     # They decide alone, or they keep answers open that would have passed.
@@ -739,7 +751,7 @@ def _lost_lengths(filled_rows: Rows, rows: Rows) -> Iterator[LostLength]:
     if all(share < HALF - 1e-9 for *_, share in groups):
         return
     ps = [_p_of_loss(rows, _in_part(rows, family, lengths)) for family, lengths, _ in groups]
-    first_missing, second_missing = rows.failed
+    first_missing, second_missing = rows.missing_masks
     for (family, lengths, share), p in zip(groups, holm(ps), strict=True):
         if share < HALF - 1e-9:
             continue

@@ -127,7 +127,8 @@ def unit_losses(rows: Rows, looks: Looks) -> tuple[Array, Array, float]:
     count = int(looks.turns.max(initial=-1)) + 1
     if looks.unit == "haystack":
         sides = [
-            _means(rows, side, looks.turns, count) for side in (_losses_against, _losses_in_favour)
+            _unit_means(rows, side, looks.turns, count)
+            for side in (_losses_against, _losses_in_favour)
         ]
         return sides[0], sides[1], 1.0
     is_planned = ~np.isnan(rows.first)
@@ -147,25 +148,29 @@ def group_losses(rows: Rows, looks: Looks, in_group: NDArray[np.bool_]) -> tuple
     """Return the mean losses of units within a part, missing answers for B, and their turns."""
     part, turns = rows.where(in_group), looks.turns[in_group]
     count = int(turns.max(initial=-1)) + 1
-    losses = _means(part, _losses_in_favour, turns, count)
+    losses = _unit_means(part, _losses_in_favour, turns, count)
     numbers = np.unique(turns[turns >= 0])
     return losses[numbers], numbers
 
 
 def _losses_against(rows: Rows) -> Array:
-    """Return losses with B's missing answers wrong and A's right; 0 if both are missing."""
+    """Return losses with B's missing answers wrong and A's right, or 0 if both are missing."""
     losses = np.nan_to_num(rows.first, nan=1.0) - np.nan_to_num(rows.second, nan=0.0)
     return np.where(np.isnan(rows.first) & np.isnan(rows.second), 0.0, losses)
 
 
 def _losses_in_favour(rows: Rows) -> Array:
-    """Return losses with B's missing answers right and A's wrong; 0 if both are missing."""
+    """Return losses with B's missing answers right and A's wrong, or 0 if both are missing."""
     losses = np.nan_to_num(rows.first, nan=0.0) - np.nan_to_num(rows.second, nan=1.0)
     return np.where(np.isnan(rows.first) & np.isnan(rows.second), 0.0, losses)
 
 
-def _means(rows: Rows, side: Callable[[Rows], Array], turns: Integers, count: int) -> Array:
-    """Return the mean losses of units; each family has the same weight."""
+def _unit_means(rows: Rows, side: Callable[[Rows], Array], turns: Integers, count: int) -> Array:
+    """Return the mean loss of each unit, in which each family has the same weight.
+
+    side: returns the loss of each row. turns: the unit of each row, or less than 0 for none. count:
+    the number of units.
+    """
     has_answer = ~(np.isnan(rows.first) & np.isnan(rows.second)) & (turns >= 0)
     keys = turns[has_answer] * max(1, len(rows.names)) + rows.family[has_answer]
     pairs, groups, sizes = np.unique(keys, return_inverse=True, return_counts=True)

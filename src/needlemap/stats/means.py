@@ -10,7 +10,7 @@ depths are one prompt, it equals the mean of the cells' means.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -110,6 +110,21 @@ def _cluster_mean(cube: Cube, scores: Array) -> ClusterMean | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The prompts of a length without a score or an answer; one that cells share counts once.
+
+    Attributes:
+        missing: Prompts that could not be measured or were not sent yet.
+        failures: How many of each kind.
+        thought: Scored prompts whose thinking took the whole budget, so that no answer came.
+    """
+
+    missing: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict)
+    thought: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Map:
     """The scores of one run, and what they belong to.
 
@@ -128,6 +143,7 @@ class Map:
         withheld: scored prompts whose answer the model refused or a content filter held back.
         failures: how many of the missing prompts failed, by kind. A prompt that several cells share
             counts once, other than in their own failures.
+        unanswered: what has no score or answer, by length.
     """
 
     cells: tuple[CellScore, ...]
@@ -144,6 +160,7 @@ class Map:
     by_depth: tuple[DepthScore, ...] = ()
     withheld: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
+    unanswered: Mapping[int, Unanswered] = field(default_factory=dict)
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -253,8 +270,9 @@ def make_map(
         mode=mode,
         depthless=depthless,
         by_depth=() if depthless else depth_scores(cube),
-        withheld=sum(_has_outcome(result, WITHHELD) for result in results if result.scores),
+        withheld=sum(result.outcome in WITHHELD for result in results if result.scores),
         failures=_failures(results),
+        unanswered=_unanswered(results),
     )
 
 
@@ -264,8 +282,15 @@ def with_skipped(score_map: Map) -> Map:
         replace(cell, failures=_add_skipped(cell.failures, cell.missing))
         for cell in score_map.cells
     ]
+    unanswered = {
+        length: replace(row, failures=_add_skipped(row.failures, row.missing))
+        for length, row in score_map.unanswered.items()
+    }
     return replace(
-        score_map, cells=tuple(cells), failures=_add_skipped(score_map.failures, score_map.missing)
+        score_map,
+        cells=tuple(cells),
+        failures=_add_skipped(score_map.failures, score_map.missing),
+        unanswered=unanswered,
     )
 
 
@@ -281,6 +306,26 @@ def _failures(prompts: Iterable[AskedPrompt]) -> dict[str, int]:
         prompt.records[-1] for prompt in prompts if not prompt.scores and prompt.records
     ]
     return dict(Counter(record.failure for record in last_records if record.failure))
+
+
+def _unanswered(prompts: Iterable[AskedPrompt]) -> dict[int, Unanswered]:
+    """Return what has no score or answer, by length, each prompt counting once at a length."""
+    prompts_by_length = defaultdict[int, list[AskedPrompt]](list)
+    for prompt in prompts:
+        for length in {length for length, _ in prompt.cells}:
+            prompts_by_length[length].append(prompt)
+    return {
+        length: Unanswered(
+            missing=sum(not prompt.scores for prompt in prompts),
+            failures=_failures(prompts),
+            thought=_thought_count(prompts),
+        )
+        for length, prompts in prompts_by_length.items()
+    }
+
+
+def _thought_count(prompts: Iterable[AskedPrompt]) -> int:
+    return sum(prompt.outcome == THINKING_SPENT for prompt in prompts)
 
 
 def _cell(cell: Cell, prompts: Sequence[AskedPrompt], *, one_haystack: bool) -> CellScore:
@@ -317,14 +362,9 @@ def _cell(cell: Cell, prompts: Sequence[AskedPrompt], *, one_haystack: bool) -> 
         high=high,
         missing=len(prompts) - n,
         failures=_failures(prompts),
-        thought=sum(_has_outcome(prompt, (THINKING_SPENT,)) for prompt in prompts),
+        thought=_thought_count(prompts),
         records=tuple(sorted(records, key=lambda record: (record.repeat, record.key))),
     )
-
-
-def _has_outcome(prompt: AskedPrompt, outcomes: Collection[str]) -> bool:
-    """Return True if a prompt's last record has one of these outcomes."""
-    return bool(prompt.records) and prompt.records[-1].outcome in outcomes
 
 
 def _ratio(ratios: Sequence[tuple[float, float]], *, one_haystack: bool) -> ClusterMean:

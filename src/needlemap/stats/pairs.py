@@ -124,12 +124,16 @@ class AnswerPairs:
         places: of all pairs.
         nats: of answers that are the same; None where no two records keep log-probabilities of
             one.
+        only_second: prompts that the second run alone answered.
+        unsent: prompts that one of the runs was sent, and the other was not yet.
     """
 
     n: int
     changed: tuple[ChangedAnswer, ...]
     places: tuple[Place, ...]
     nats: NatsChange | None = None
+    only_second: int = 0
+    unsent: int = 0
 
     @property
     def differing(self) -> int:
@@ -215,6 +219,14 @@ def tokens_of(logprobs: Logprobs | None) -> tuple[Token, ...]:
     return tuple(map(Token, logprobs.tokens, logprobs.nats, logprobs.others, logprobs.other_nats))
 
 
+def leads_of(logprobs: Logprobs) -> tuple[float | None, ...]:
+    """Return by how many nats each token of an answer is likelier than its runner-up.
+
+    The lead of a token without a runner-up is None: its log-probability alone is not a lead.
+    """
+    return tuple(token.lead for token in tokens_of(logprobs))
+
+
 def pair_answers(
     first: Iterable[AskedPrompt],
     second: Iterable[AskedPrompt],
@@ -233,10 +245,13 @@ def pair_answers(
     """
     order = {record.key: index for index, record in enumerate(asked)}
     pairs: list[tuple[Place, Record, Record]] = []
+    unsent = 0
     for prompt, other_prompt in _prompt_pairs(first, second):
         record, other_record = prompt.record, other_prompt.record
         if record is not None and other_record is not None:
             pairs.append((prompt.places[0], record, other_record))
+        elif record is not None or other_record is not None:
+            unsent += 1
     pairs.sort(key=lambda pair: (order.get(pair[2].key, len(order)), pair[0]))
 
     answered_pairs = [
@@ -254,6 +269,12 @@ def pair_answers(
         changed=tuple(changed_answers),
         places=tuple(place for place, _, _ in answered_pairs),
         nats=nats_change(pairs),
+        only_second=sum(
+            record.answer is None and other_record.answer is not None
+            for _, record, other_record in pairs
+            if not _is_weighed(other_record)
+        ),
+        unsent=unsent,
     )
 
 
@@ -360,7 +381,6 @@ class Pairs:
         unlike: places where the two asked something else.
         graded: whether any answer scored between wrong and right.
         counted: False where scores are means of an unknown number of answers.
-        failed: prompts that first and second asked, of which no answer could be measured.
         answers: which of them differ, where they were compared.
         tried: (repeats, lengths, depths), what both were sent; None for all.
         measured: when the first and the last answer of both came.
@@ -375,7 +395,6 @@ class Pairs:
     unlike: tuple[Place, ...]
     graded: bool
     counted: bool
-    failed: tuple[int, int] = (0, 0)
     answers: AnswerPairs | None = None
     tried: NDArray[np.bool_] | None = None
     measured: tuple[str, str] = ("", "")
@@ -383,16 +402,8 @@ class Pairs:
 
     @property
     def unanswered(self) -> int:
-        """Return the number of pairs that only the first run has a score of.
-
-        In the second run such a prompt failed, or was not sent yet.
-        """
-        return int((self.first.known & ~self.second.known).sum())
-
-    @property
-    def lost(self) -> Array:
-        """Return the scores of second. If only first has a score, it is 0."""
-        return np.where(self.first.known & ~self.second.known, 0.0, self.second.scores)
+        """Return the number of pairs that were sent to both, and that only the first answered."""
+        return int((self._was_sent & self.first.known & ~self.second.known).sum())
 
     @property
     def differences(self) -> Array:
@@ -412,8 +423,11 @@ class Pairs:
     @property
     def dropped(self) -> int:
         """Return the number of pairs that were sent to both and lack a score."""
-        was_sent = self.first.asked if self.tried is None else self.first.asked & self.tried
-        return int((was_sent & ~(self.first.known & self.second.known)).sum())
+        return int((self._was_sent & ~(self.first.known & self.second.known)).sum())
+
+    @property
+    def _was_sent(self) -> NDArray[np.bool_]:
+        return self.first.asked if self.tried is None else self.first.asked & self.tried
 
 
 def pair_up(
@@ -422,9 +436,14 @@ def pair_up(
     """Pair the prompts of two runs, also those that are still to be sent."""
     met: list[tuple[AskedPrompt, AskedPrompt]] = []
     first_ran_on = second_ran_on = 0
-    for pair in _prompt_pairs(first, second):
-        prompt, other, (ran_on, other_ran_on) = mark_overruns(*pair)
-        met.append((prompt, other))
+    for prompt, other in _prompt_pairs(first, second):
+        ran_on, other_ran_on = overruns(prompt.record, other.record)
+        met.append(
+            (
+                _mark_wrong(prompt) if ran_on else prompt,
+                _mark_wrong(other) if other_ran_on else other,
+            )
+        )
         first_ran_on += ran_on
         second_ran_on += other_ran_on
 
@@ -458,29 +477,21 @@ def pair_up(
         unlike=tuple(sorted(unlike)),
         graded=any(record.score not in (None, 0, 1) for record in records),
         counted=not any(record.scorer is not None and record.scorer.mean for record in records),
-        failed=(
-            sum(prompt.score is None for prompt, _ in tried_pairs),
-            sum(other.score is None for _, other in tried_pairs),
-        ),
         tried=tried_places,
         measured=(moments[0], moments[-1]) if moments else ("", ""),
         ran_on=(first_ran_on, second_ran_on),
     )
 
 
-def mark_overruns(
-    first: AskedPrompt, second: AskedPrompt
-) -> tuple[AskedPrompt, AskedPrompt, tuple[bool, bool]]:
-    """Return both prompts, and for each True if its answer alone ran on to the token limit.
+def overruns(first: Record | None, second: Record | None) -> tuple[bool, bool]:
+    """Return for each of two answers to one prompt True if it alone ran on to the token limit.
 
-    Such an answer counts as wrong.
+    Such an answer counts as wrong. Unless both answers are scored, none is.
     """
-    first_runs_on, second_runs_on = _runs_on(first.record), _runs_on(second.record)
-    if first_runs_on == second_runs_on or first.score is None or second.score is None:
-        return first, second, (False, False)
-    if first_runs_on:
-        return _mark_wrong(first), second, (True, False)
-    return first, _mark_wrong(second), (False, True)
+    if first is None or second is None or not (first.scored and second.scored):
+        return False, False
+    first_runs_on, second_runs_on = _runs_on(first), _runs_on(second)
+    return first_runs_on and not second_runs_on, second_runs_on and not first_runs_on
 
 
 def scores_of(first: Record | None, second: Record | None) -> tuple[float | None, float | None]:
@@ -488,20 +499,14 @@ def scores_of(first: Record | None, second: Record | None) -> tuple[float | None
 
     If only one of the answers ran on to the token limit, its score is 0.
     """
+    first_ran_on, second_ran_on = overruns(first, second)
     score = None if first is None else first.score
     other_score = None if second is None else second.score
-    if score is None or other_score is None:
-        return score, other_score
-    first_runs_on, second_runs_on = _runs_on(first), _runs_on(second)
-    if first_runs_on and not second_runs_on:
-        return 0.0, other_score
-    if second_runs_on and not first_runs_on:
-        return score, 0.0
-    return score, other_score
+    return (0.0 if first_ran_on else score), (0.0 if second_ran_on else other_score)
 
 
-def _runs_on(record: Record | None) -> bool:
-    return record is not None and ending_of(record.finish) is Ending.CUT
+def _runs_on(record: Record) -> bool:
+    return ending_of(record.finish) is Ending.CUT
 
 
 def _mark_wrong(prompt: AskedPrompt) -> AskedPrompt:

@@ -25,7 +25,7 @@ LEAST = 3
 
 
 def ratio_interval(scores: Array) -> tuple[float, float, float] | None:
-    """Return the value and the 95 % interval of linearised scores; None without any.
+    """Return the value and the 95 % interval of linearised scores, or None if there are none.
 
     Scores are (clusters, trials), NaN where missing. Of fewer than LEAST clusters the ends are
     infinite.
@@ -68,7 +68,7 @@ def ratio_interval(scores: Array) -> tuple[float, float, float] | None:
 
 
 def ratio_mean(scores: Array) -> ClusterMean | None:
-    """Return the same as a map has it, within [0, 1]; None without any score.
+    """Return the same as a map has it, within [0, 1], or None if there is no score.
 
     There is no interval of fewer than LEAST clusters.
     """

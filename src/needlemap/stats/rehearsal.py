@@ -21,6 +21,7 @@ from needlemap.stats.seek import (
     batch_size,
     learn,
     next_batch,
+    tokens_of,
 )
 
 # Takes the numbers of maps and of lengths, and returns hits.
@@ -41,7 +42,7 @@ def tokens_by_kind(
     `threshold` and `within` are shares.
     """
     tokens_by_kind = {}
-    for kind, curve in _curves(axis, threshold).items():
+    for kind, curve in _curves_by_kind(axis, threshold).items():
         tally, _ = rehearse(
             axis,
             partial(_answers, np.random.default_rng(0), curve),
@@ -50,20 +51,20 @@ def tokens_by_kind(
             within=within,
             most_tokens=_MOST * PLACES * axis.lengths[-1],
         )
-        tokens = (tally.trials * np.array(axis.lengths)).sum(axis=-1)
-        low, median, high = np.quantile(tokens, [0.1, 0.5, 0.9]).tolist()
+        low, median, high = np.quantile(tokens_of(axis, tally), [0.1, 0.5, 0.9]).tolist()
         tokens_by_kind[kind] = low, median, high
     return tokens_by_kind
 
 
-def _curves(axis: LengthAxis, threshold: float) -> dict[str, Array]:
+def _curves_by_kind(axis: LengthAxis, threshold: float) -> dict[str, Array]:
     """Return the chance of a hit by length, for each kind of model.
 
-    Each but the last falls through the threshold at a share of the axis, by so many logits an
-    octave.
+    The chance of the last kind stays above the threshold. Those of the others are logistic curves.
     """
     octaves = axis.logs - axis.logs[0]
-    level = log(threshold / (1 - threshold))
+    threshold_logit = log(threshold / (1 - threshold))
+    # The share of the axis at which a curve falls through the threshold, and the logits that it
+    # falls in an octave.
     falls = {
         "fails at the shortest lengths": (-0.2, 2.0),
         "falls steeply in the first half": (0.35, 3.0),
@@ -71,7 +72,9 @@ def _curves(axis: LengthAxis, threshold: float) -> dict[str, Array]:
         "falls slowly in the middle": (0.5, 0.8),
     }
     curves = {
-        kind: np.asarray(1 / (1 + np.exp(slope * (octaves - share * octaves[-1]) - level)))
+        kind: np.asarray(
+            1 / (1 + np.exp(slope * (octaves - share * octaves[-1]) - threshold_logit))
+        )
         for kind, (share, slope) in falls.items()
     }
     curves["holds to the end"] = np.full(octaves.shape, (3 + threshold) / 4)
@@ -79,9 +82,14 @@ def _curves(axis: LengthAxis, threshold: float) -> dict[str, Array]:
 
 
 def _answers(random: np.random.Generator, curve: Array, _: Array, lengths: Array) -> Array:
+    """Return the hits of PLACES trials for each ask, by a beta-binomial distribution.
+
+    _ALIKE is its intraclass correlation.
+    """
     chance = curve[lengths]
-    heft = 1 / _ALIKE - 1
-    return np.asarray(random.binomial(PLACES, random.beta(heft * chance, heft * (1 - chance))))
+    concentration = 1 / _ALIKE - 1
+    alpha, beta = concentration * chance, concentration * (1 - chance)
+    return np.asarray(random.binomial(PLACES, random.beta(alpha, beta)))
 
 
 def rehearse(
@@ -93,10 +101,11 @@ def rehearse(
     within: float,
     most_tokens: float,
 ) -> tuple[LengthAsks, Posterior]:
-    """Seek in made-up models, many at a time, and return what was asked and then known.
+    """Seek in made-up models, many at a time, and return the asks and the posterior of each.
 
-    It ends where the interval is close, or `most_tokens` were asked. `answer` returns the hits
-    of PLACES trials for each ask.
+    A seek stops once its interval is close, or once `most_tokens` were asked.
+
+    answer: returns the hits of PLACES trials for each ask.
     """
     tally = LengthAsks.nothing(maps, len(axis.lengths))
     # The numbers of the maps that still ask.
@@ -113,7 +122,7 @@ def rehearse(
         live_tally = tally.part(live)
         posterior = learn(axis, live_tally, threshold, mode)
         if outcome is None:
-            # The first is of all maps.
+            # The first posterior is that of all maps.
             outcome = posterior
         for name in ("crossings", "mode", "precision", "effect", "curves"):
             getattr(outcome, name)[live] = getattr(posterior, name)
@@ -121,8 +130,7 @@ def rehearse(
         counts = [batch_size(int(count)) for count in live_tally.asks.sum(axis=-1)]
         sizes = np.array(counts, dtype=np.int64)
         asks = next_batch(posterior, live_tally, within, sizes, threshold)
-        spent = (live_tally.trials * np.array(axis.lengths)).sum(axis=-1)
-        going = asks.any(axis=-1) & (spent <= most_tokens)
+        going = asks.any(axis=-1) & (tokens_of(axis, live_tally) <= most_tokens)
         asks = asks[going]
         mode = posterior.mode[going]
         live = live[going]

@@ -90,10 +90,10 @@ class Rows:
         )
 
     @property
-    def failed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return a mask of rows in which only A's answer is missing, and one for only B's."""
-        first, second = np.isnan(self.first), np.isnan(self.second)
-        return first & ~second, second & ~first
+    def missing_masks(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return a mask of the pairs in which only A's score is missing, and one for only B's."""
+        first_missing, second_missing = np.isnan(self.first), np.isnan(self.second)
+        return first_missing & ~second_missing, second_missing & ~first_missing
 
     def against(self) -> Rows:
         """Return the pairs with a score, with missing answers counted against B."""
@@ -110,12 +110,6 @@ class Rows:
             second=np.nan_to_num(self.second, nan=second),
         )
         return rows.where(~(np.isnan(self.first) & np.isnan(self.second)))
-
-    @property
-    def graded(self) -> bool:
-        """Return True if any score lies between 0 and 1."""
-        scores = np.concatenate([self.first, self.second])
-        return not bool(np.isin(scores[~np.isnan(scores)], (0.0, 1.0)).all())
 
     @property
     def losses(self) -> Array:

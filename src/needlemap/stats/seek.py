@@ -10,7 +10,7 @@ somewhere: that is what is known. Pure; all arrays may have leading axes, one en
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
@@ -45,7 +45,7 @@ _GROWTH, _CHUNKS = 5, 4
 _NEAR = 0.08
 # Plain grids of 15 x 15 whose tokens a seek takes at most.
 GRIDS = 4.0
-_GRID = 15
+GRID = 15
 # Of these grids, what is kept for a last look between the asked lengths.
 _KEPT = 1.0
 # Spacings between asked lengths at most: no hole of half an octave lies between.
@@ -327,14 +327,17 @@ def end_asks(posterior: Posterior, tally: LengthAsks) -> NDArray[np.int64]:
     return np.where(tally.asks > 0, 0, asks)
 
 
-def plain_grid(axis: LengthAxis) -> float:
-    """Return the tokens of a grid of 15 lengths, spread by logarithm, and 15 depths."""
-    return float(_GRID * np.geomspace(axis.lengths[0], axis.lengths[-1], _GRID).sum())
+def plain_grid(lengths: Sequence[int]) -> float:
+    """Return the tokens of a grid of GRID lengths, spread by logarithm, and GRID depths.
+
+    lengths: the grid's lengths are between the first and the last of these.
+    """
+    return float(GRID * np.geomspace(lengths[0], lengths[-1], GRID).sum())
 
 
 def is_spent(axis: LengthAxis, tally: LengthAsks) -> NDArray[np.bool_]:
     """Return True if the token limit is spent, except for a last look between lengths, (...)."""
-    return np.asarray(tokens_of(axis, tally) >= (GRIDS - _KEPT) * plain_grid(axis))
+    return np.asarray(tokens_of(axis, tally) >= (GRIDS - _KEPT) * plain_grid(axis.lengths))
 
 
 def tokens_of(axis: LengthAxis, tally: LengthAsks) -> Array:
@@ -359,7 +362,7 @@ def next_batch(
     is_over = (is_close(posterior, within) | is_spent(axis, tally))[..., None]
     last_asks = np.maximum(end_asks(posterior, tally), _gap_asks(posterior, tally, threshold))
     asks = np.where(is_over, last_asks, next_asks(posterior, counts))
-    remaining = GRIDS * plain_grid(axis) - tokens_of(axis, tally)
+    remaining = GRIDS * plain_grid(axis.lengths) - tokens_of(axis, tally)
     tokens = PLACES * np.array(axis.lengths)
     fits = np.cumsum(asks * tokens, axis=-1) <= remaining[..., None]
     return np.where(fits, asks, 0)
@@ -465,9 +468,10 @@ class Sought:
 def seek_result(
     axis: LengthAxis, tally: LengthAsks, threshold: float, within: float, *, rough: bool = False
 ) -> Sought:
-    """Return the result for one map so far.
+    """Return the result of a seek in one map so far.
 
-    `threshold` and `within` are shares; `rough` is what `is_rough` finds.
+    threshold: the score that is sought, as a share. within: the share of a length by which the
+    interval may reach to either side. rough: what `is_rough` returns for the map's records.
     """
     posterior = learn(axis, tally, threshold)
     low_octaves, high_octaves = moved_ends(posterior, tally, threshold)
@@ -481,9 +485,11 @@ def seek_result(
     in_interval = (axis.logs >= np.log2(inner_low)) & (axis.logs <= np.log2(inner_high))
     is_flat = bool(np.abs(chance[in_interval] - threshold).max() < _NEAR) if is_wide else False
     close = has_hole or bool(is_close(posterior, within))
+
     point = None
     if not (is_wide or rough or has_hole):
         point = in_tokens(axis, float(posterior.point))
+
     return Sought(
         axis=axis,
         asked=tally,
@@ -508,11 +514,13 @@ def result_of_run(about: RunFile, records: Iterable[Record]) -> Sought | None:
     settings = about.named
     if settings.seek is None:
         return None
+
     records = list(records)
     axis = axis_of(settings.lengths)
     tally = asked_in(records, axis)
     if not tally.asks.any():
         return None
+
     rough = bool(is_rough(*cells_in(records, axis)))
     return seek_result(axis, tally, settings.seek / 100, settings.within / 100, rough=rough)
 

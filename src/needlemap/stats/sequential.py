@@ -94,14 +94,6 @@ class Bets:
             alphas=(HIGH_ALPHA, low_alpha),
         )
 
-    @property
-    def looks(self) -> list[tuple[int, Word]]:
-        """Return the units seen and the word of each look at which a bet is above its goal."""
-        looks = list[tuple[int, Word]]()
-        for word, wins, goal in self._claims:
-            looks += [(int(index) + 1, word) for index in np.flatnonzero(wins >= goal)]
-        return sorted(looks)
-
     def won(self, count: int) -> list[Word]:
         """Return the claims whose bets have won within `count` units: once won stays won."""
         return [word for word, wins, goal in self._claims if wins[:count].max(initial=-inf) >= goal]
@@ -116,12 +108,16 @@ class Bets:
 
     @property
     def first(self) -> tuple[int, Word]:
-        """Return the first look at which a bet has won, and its word.
+        """Return the number of units after which a bet has first won, and its word.
 
-        If no bet has won, the number of looks and NOT ENOUGH DATA are returned.
+        If no bet has won, the number of all units and NOT ENOUGH DATA are returned.
         """
-        looks = self.looks
-        return looks[0] if looks else (len(self.worse), NOT_ENOUGH_DATA)
+        wins = [
+            (int(index) + 1, word)
+            for word, log_wins, goal in self._claims
+            for index in np.flatnonzero(log_wins >= goal)[:1]
+        ]
+        return min(wins, default=(len(self.worse), NOT_ENOUGH_DATA))
 
 
 def further_haystacks(losses: Sequence[float], margin: float) -> int | None:

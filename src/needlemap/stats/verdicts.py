@@ -66,6 +66,10 @@ class Verdict:
         return {**asdict(self), "code": exit_code(self.word), "line": self.line(command)}
 
 
+# Of a folder whose command still runs, or was interrupted before its first answer.
+NOT_ENDED = Verdict(NO_RESULT, "it has not ended yet")
+
+
 def decide(low: float, high: float, margin: float) -> Word:
     """Return the word for a loss, given its one-sided ends at 99 % and 97.5 %, all shares.
 
@@ -93,20 +97,27 @@ def row_word(*, fails: bool, passes: bool, points: bool) -> Word:
 
 
 def exit_code(word: Word, on_undecided: str = "fail", *, exit_zero: bool = False) -> int:
-    """Return the exit code of a word. on_undecided: 'pass' turns 4 into 0, and never 5.
+    """Return the exit code of a command whose verdict has this word.
+
+    on_undecided: 'pass' makes NOT ENOUGH DATA exit with 0. SUSPECT keeps its code.
+    exit_zero: makes every word exit with 0.
 
     >>> exit_code("NOT ENOUGH DATA"), exit_code("NOT ENOUGH DATA", "pass")
     (4, 0)
     >>> exit_code("SUSPECT", "pass"), exit_code("FAIL", exit_zero=True)
     (5, 0)
     """
-    if exit_zero or (word == NOT_ENOUGH_DATA and on_undecided == "pass"):
+    if exit_zero:
+        return 0
+    if word == NOT_ENOUGH_DATA and on_undecided == "pass":
         return 0
     return _CODES[word]
 
 
 def combined_code(codes: Iterable[int]) -> int:
-    """Return the exit code of several commands: 1, 5, 4, 2, 3, 0 in this order.
+    """Return the most serious exit code of several commands, or 0 if there are none.
+
+    `_ORDER` lists the codes, the most serious first.
 
     >>> combined_code([0, 4, 5]), combined_code([5, 1, 3]), combined_code([3, 0])
     (5, 1, 3)
@@ -115,7 +126,9 @@ def combined_code(codes: Iterable[int]) -> int:
 
 
 def combined_word(words: Iterable[Word]) -> Word:
-    """Return the word of several: FAIL, SUSPECT, NOT ENOUGH DATA, NO RESULT, PASS in this order.
+    """Return the most serious of several words.
+
+    From the most serious on: FAIL, SUSPECT, NOT ENOUGH DATA, NO RESULT, PASS.
 
     >>> combined_word(["PASS", "NO RESULT", "NOT ENOUGH DATA"])
     'NOT ENOUGH DATA'
@@ -124,7 +137,7 @@ def combined_word(words: Iterable[Word]) -> Word:
 
 
 def most_serious(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return verdicts in that order."""
+    """Return verdicts sorted by their words, the most serious first."""
     return sorted(verdicts, key=lambda verdict: _rank(verdict.word))
 
 

@@ -67,7 +67,7 @@ class F1(Scorer):
     """
 
     name = "f1"
-    rule = 3
+    rule = 5
 
     def __init__(self, *, item: str = "") -> None:
         try:

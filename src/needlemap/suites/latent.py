@@ -67,9 +67,9 @@ class Latent(Task):
         self._wording = wording("latent", self.language)
 
     def item(self, draw: Draw) -> Item:
-        """Return the fact at the cell's depth, the distractors elsewhere, and the question."""
+        """Return an item: a fact at the cell's depth, distractors elsewhere, and a question."""
         # The order of the draws fixes all prompts: the fact, its wording, then the distractors.
-        random = self._random(draw)
+        random = self._fact_random(draw)
         fact = _unmentioned_fact(self._facts, random, draw)
         order = random.choice(self._orders)
         facts = [fact, *self._distractors(fact, random, draw)]
@@ -82,10 +82,10 @@ class Latent(Task):
         prefix = self._absence.prefix(self._wording["begun"])
 
         kind = self._absence.draw_kind(draw)
-        asked = fact
+        asked_fact = fact
         if kind != "present":
-            asked = self._absent_fact(facts, draw, same=kind == "near")
-        question = self._absence.question(asked.question + self._wording["alone"])
+            asked_fact = self._absent_fact(facts, draw, same=kind == "near")
+        question = self._absence.question(asked_fact.question + self._wording["alone"])
         if kind != "present":
             reference = self._absence.unanswered(question, tuple(names), any_of(self._people))
             return Item(
@@ -95,6 +95,7 @@ class Latent(Task):
                 answer_prefix=prefix,
                 unique=(*texts, *names),
             )
+
         name = names[0]
         reference = Reference(
             answer=name,
@@ -106,8 +107,11 @@ class Latent(Task):
         )
         return Item(needles, question, reference=reference, answer_prefix=prefix)
 
-    def _random(self, draw: Draw) -> Random:
-        """Return the random numbers from which the fact is drawn."""
+    def _fact_random(self, draw: Draw) -> Random:
+        """Return the random numbers from which the fact is drawn.
+
+        If a fact is drawn for each trial, all lengths of a depth share it.
+        """
         if self.fresh == "trial":
             return draw.random(f"latent {draw.cell.depth!r}", "repeat")
         return draw.random("latent", self.fresh)

@@ -64,9 +64,9 @@ class Ordinal(Task):
         return Background(transcript, unit="paragraph")
 
     def item(self, draw: Draw) -> Item:
-        """Return the exchanges of the request.
+        """Return the exchanges about one request, and a question for one of their replies.
 
-        The reply at the cell's depth is asked for, whichever number it has.
+        The question asks for the reply at the cell's depth, by its number in the order of depths.
         """
         request = _request_of(draw.repeat, draw.seed)
         words = wording("ordinal", self.language)

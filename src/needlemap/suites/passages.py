@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError
+from needlemap.files import sha256_of
 from needlemap.haystacks import Stream
 from needlemap.suites.lexicon import lexicon
-from needlemap.suites.published import Row, read_rows
+from needlemap.suites.published import Row, read_rows, text_of
 from needlemap.tasks import holds_nothing
 from needlemap.tasks.values import fresh, person, words
 from needlemap.untrusted import read_json
@@ -37,6 +37,8 @@ _WAITING = 24
 _MENTIONS = 0.3
 # Questions of a repeat at most. Their passages are kept out of its haystack.
 _MOST_QUESTIONS = 64
+# A file with fewer passages is refused.
+_FEWEST_PASSAGES = 4
 _PRONOUNS = {
     "woman": {"They": "She", "Their": "Her", "their": "her", "them": "her"},
     "man": {"They": "He", "Their": "His", "their": "his", "them": "him"},
@@ -260,24 +262,25 @@ class PassageFile:
     questions: tuple[PassageQuestion, ...]
     passages: tuple[str, ...]
 
-    def of_repeat(
+    def questions_of_repeat(
         self, repeat: int, seed: int
     ) -> tuple[tuple[PassageQuestion, ...], PassageStream]:
-        """Return the questions of a repeat, and the passages that do not belong to them.
+        """Return the questions of a repeat, and a haystack of the passages of no such question.
 
-        At least half of the passages stay in the haystack, if there are two questions or more.
+        If a repeat has several questions, at least half of the file's passages are in the haystack.
         """
         source = f"{seed}:{repeat}:{self.sha256}"
         order = Random(f"questions:{source}").sample(self.questions, len(self.questions))
         questions: list[PassageQuestion] = []
-        belonging = set[str]()
+        own_passages = set[str]()
         for question in order:
-            enlarged = belonging | {*question.passages, *question.other_passages}
-            is_half_left = 2 * len(enlarged) <= len(self.passages)
+            with_question = own_passages | {*question.passages, *question.other_passages}
+            is_half_left = 2 * len(with_question) <= len(self.passages)
             if len(questions) < _MOST_QUESTIONS and (is_half_left or not questions):
                 questions.append(question)
-                belonging = enlarged
-        rest = tuple(line for line in self.passages if line not in belonging)
+                own_passages = with_question
+
+        rest = tuple(line for line in self.passages if line not in own_passages)
         return tuple(questions), PassageStream(source, rest)
 
 
@@ -285,41 +288,47 @@ class PassageFile:
 def read_passages(path: str, shape: Shape) -> PassageFile:
     """Return the questions and passages of a SQuAD or HotpotQA file.
 
-    Raises SettingsError for a file of another form, or with too few questions or passages.
+    shape: which of the two the file is; 'auto' to decide by its first row.
+
+    Raises SettingsError for a file of another shape, or with too few questions or passages.
     """
     file = Path(path).expanduser()
     rows = _rows(file)
-    form: str = shape
-    if shape == "auto":
-        form = "hotpot" if "supporting_facts" in rows[0] else "squad"
-    read_row = {"squad": _squad, "hotpot": _hotpot}[form]
+    row_shape = _shape_of(rows[0]) if shape == "auto" else shape
+    read_row = {"squad": _squad, "hotpot": _hotpot}[row_shape]
 
     questions: list[PassageQuestion] = []
-    lines: dict[str, None] = {}
+    # A dict keeps each passage once, in the order of the file.
+    passages: dict[str, None] = {}
     for number, row in enumerate(rows, 1):
         try:
-            row_questions, passages = read_row(row)
+            row_questions, row_passages = read_row(row)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise SettingsError(
-                f"'{file}', question {number}: not of the form '{form}' "
+                f"'{file}', question {number}: not of the form '{row_shape}' "
                 f"({type(error).__name__}: {error}). SQuAD's questions have context, question and "
                 f"answers; HotpotQA's have context, question, answer and supporting_facts. Choose "
                 f"with --task-options shape=squad or shape=hotpot"
             ) from None
         questions += row_questions
-        lines |= dict.fromkeys(passages)
+        passages |= dict.fromkeys(row_passages)
 
-    if not questions or len(lines) < 4:
+    if not questions or len(passages) < _FEWEST_PASSAGES:
         raise SettingsError(
-            f"'{file}' has {len(questions)} questions with an answer and {len(lines)} passages: "
+            f"'{file}' has {len(questions)} questions with an answer and {len(passages)} passages: "
             f"give a file with at least one and four."
         )
     return PassageFile(
         file,
-        sha256(file.read_bytes()).hexdigest(),
+        sha256_of(file),
         questions=tuple(questions),
-        passages=tuple(lines),
+        passages=tuple(passages),
     )
+
+
+def _shape_of(row: Row) -> Shape:
+    """Return the shape of a file by one of its rows. Only HotpotQA's name supporting facts."""
+    return "hotpot" if "supporting_facts" in row else "squad"
 
 
 def _rows(file: Path) -> list[Row]:
@@ -329,7 +338,7 @@ def _rows(file: Path) -> list[Row]:
     """
     if file.suffix.lower() == ".json" and file.is_file():
         try:
-            content = read_json(file.read_text("utf-8-sig"))
+            content = read_json(text_of(file))
         except ValueError as error:
             raise SettingsError(f"'{file}' cannot be read: {error}.") from None
         if isinstance(content, dict):

@@ -12,14 +12,13 @@ import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import file_digest
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError
 from needlemap.extras import install_line
-from needlemap.files import read_regular
+from needlemap.files import read_regular, sha256_of
 from needlemap.tasks import Draw, Item, ReadyPrompt, Reference, Task
 from needlemap.text import whole_characters
 from needlemap.untrusted import read_json
@@ -66,8 +65,7 @@ class Published(Task):
 
     def source(self) -> tuple[str, str]:
         """Return the format with the file's name, and the file's sha256."""
-        with self._file.open("rb") as file:
-            return f"{self.format}:{self._file.name}", file_digest(file, "sha256").hexdigest()
+        return f"{self.format}:{self._file.name}", sha256_of(self._file)
 
     def item(self, draw: Draw) -> Item:
         """Return the item of the prompt with the repeat's number."""
@@ -380,13 +378,17 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def _text_of(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Return the text of a published file.
+
+    Raises ValueError if it is not UTF-8, and NeedlemapError if it is too large or not a file.
+    """
     return read_regular(path, _MOST_BYTES).decode("utf-8-sig")
 
 
 def _json_lines(path: Path) -> list[Any]:
     rows = []
-    for number, line in enumerate(_text_of(path).split("\n"), 1):
+    for number, line in enumerate(text_of(path).split("\n"), 1):
         if line.strip():
             try:
                 rows.append(read_json(line))
@@ -396,7 +398,7 @@ def _json_lines(path: Path) -> list[Any]:
 
 
 def _json(path: Path) -> list[Any]:
-    data = read_json(_text_of(path))
+    data = read_json(text_of(path))
     if not isinstance(data, list):
         raise SettingsError(f"'{path}' must be a list of rows.")
     return data
@@ -406,7 +408,7 @@ def _csv(path: Path) -> list[Any]:
     # One field may hold a whole prompt, which is longer than the module's limit.
     previous_limit = csv.field_size_limit(sys.maxsize)
     try:
-        return list(csv.DictReader(io.StringIO(_text_of(path), newline="")))
+        return list(csv.DictReader(io.StringIO(text_of(path), newline="")))
     except csv.Error as error:
         raise SettingsError(f"'{path}' cannot be read: {error}.") from None
     finally:

@@ -103,7 +103,7 @@ class Questions(Task):
     ) -> tuple[tuple[PassageQuestion, ...], PassageStream]:
         """Return a repeat's questions and its other passages, which are drawn once."""
         if (repeat, seed) not in self._of_repeat:
-            self._of_repeat[repeat, seed] = file.of_repeat(repeat, seed)
+            self._of_repeat[repeat, seed] = file.questions_of_repeat(repeat, seed)
         return self._of_repeat[repeat, seed]
 
     def _invented_item(self, draw: Draw, random: Random) -> Item:

@@ -18,7 +18,8 @@ _FINAL = re.compile(r"final answer|最终答案")
 _LIST = re.compile(r"\[([^\[\]]*)\]")
 # What may stand behind the end of an answer.
 _BEHIND = re.compile(r"[\s*_`.。$}]*")
-_AROUND = " \t\"'`*_.<>()"
+# LaTeX's \[ and \] leave a backslash.
+_AROUND = " \t\"'`*_.<>()\\"
 
 
 class Set(Scorer):
@@ -31,7 +32,7 @@ class Set(Scorer):
     """
 
     name = "set"
-    rule = 1
+    rule = 3
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Return the F1 of the final list. Never raises: an answer without a list is an answer."""

@@ -88,17 +88,18 @@ class Absence:
         )
 
 
-def one_edit(
+def similar_key(
     key: str, values: Values, random: Random, taken: set[str], holds: Callable[[str], bool]
 ) -> str:
-    """Return a key that differs in one digit, or in one of its two words.
+    """Return a key that differs from another in one digit, or in one of its two words.
 
-    It is neither taken nor held, and counts as taken from now on. A letter of a word is never
-    changed, because that would look like a slip of the pen. Raises SettingsError if there is none.
+    It is not taken and not in the haystack, and is added to `taken`. A letter of a word is never
+    changed, because that would look like a slip of the pen. Raises SettingsError if there is no
+    such key.
 
-    >>> one_edit("4711", Values("number", 4), Random(3), set(), lambda text: False)
+    >>> similar_key("4711", Values("number", 4), Random(3), set(), lambda text: False)
     '4911'
-    >>> one_edit("greedy-notebook", Values("word", 7), Random(3), set(), lambda text: False)
+    >>> similar_key("greedy-notebook", Values("word", 7), Random(3), set(), lambda text: False)
     'slender-notebook'
     """
     gone = (

@@ -36,7 +36,7 @@ from needlemap.tasks import (
     ZeroOrMore,
     hidden,
 )
-from needlemap.tasks.absence import Absence, one_edit
+from needlemap.tasks.absence import Absence, similar_key
 from needlemap.tasks.values import Kind, PairLines, Values, fresh, noise, solved, wording
 from needlemap.text import but
 
@@ -107,7 +107,7 @@ class Magic(Task):
         self._prefix = self._absence.prefix(self._naming("begun_several" if several else "begun"))
 
     def background(self, repeat: int, seed: int) -> Background | None:
-        """Return noise, or lines like the needles; None for prose."""
+        """Return noise, or lines like the needles, or None for prose."""
         if self.haystack == "repeat":
             return noise(self.language)
         if self.haystack == "needles":
@@ -209,7 +209,7 @@ class Magic(Task):
         taken = {text for pair in pairs for text in (pair.key, pair.value)}
         if near:
             return [
-                one_edit(key, self._keys, random=random, taken=taken, holds=draw.holds)
+                similar_key(key, self._keys, random=random, taken=taken, holds=draw.holds)
                 for key in asked_keys
             ]
         return [self._keys.fresh(random, taken, holds=draw.holds) for _ in asked_keys]

@@ -241,7 +241,7 @@ class Task(metaclass=Checked):
         raise NotImplementedError
 
     def background(self, repeat: int, seed: int) -> Background | None:
-        """Return the haystack that it brings along for a repeat; None for the settings' haystack.
+        """Return the haystack that it brings for a repeat, or None for the settings' haystack.
 
         Equal ones are read and tokenised once.
         """

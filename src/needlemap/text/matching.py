@@ -9,6 +9,10 @@ from unicodedata import normalize
 
 # Longer dashes separate words, and stay.
 _HYPHENS = re.compile("[\u2010-\u2013\u2212]")
+# Markdown and LaTeX have a backslash before such a sign: 25\%.
+_ESCAPED = re.compile(r"\\(?=[%$&#_-])")
+# Typographic apostrophes: O’Brien is O'Brien.
+_APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc", "'"))
 # Code points from here on are Han, kana and Hangul.
 _UNSPACED = 0x2E80
 # Digits of a group.
@@ -17,8 +21,12 @@ _GROUPED = re.compile(
     # It is not a part of a longer number.
     r"(?<![0-9a-z])(?<![0-9][,.'])"
     r"[0-9]{1,3}([,.' ]|\{,\}|\\,)[0-9]{3}(?:\1[0-9]{3})*"
-    r"(?![0-9a-z]|[,.'][0-9])"
+    # 8,540,898.00 is 8540898.
+    r"(?![0-9a-z]|[,'][0-9]|\.0*[1-9])"
 )
+# 12,345 is one number. 884,437,234 may be three, in a list without spaces, and 12 345 two.
+_SURELY_GROUPED = re.compile(r"[0-9]{1,2}[,'{\\]")
+_LONG_NUMBER = re.compile(rf"[0-9]{{{_GROUP + 1}}}")
 # A name such as x7.
 _NUMBERED = re.compile("[a-z]+[0-9]+")
 _APART = re.compile(r"(?<=[a-z])[ _\\{}-]{1,4}(?=[0-9])")
@@ -29,7 +37,9 @@ _BEGAN = re.compile(r"\d\.?\Z")
 # The 12. of 12.5, but not of 12.05.2020.
 _WHOLE_PART = re.compile(r"(?<![\d.])\d{1,20}\.\Z")
 # 1.7884 may be the first line of a list.
-_ITEM = re.compile(r"^[\s*_-]{0,9}[1-9]\d?\.\Z", re.MULTILINE)
+_ITEM_NUMBER = r"^[\s*_-]{0,9}([1-9]\d?)\."
+_ITEM = re.compile(rf"{_ITEM_NUMBER}\Z", re.MULTILINE)
+_ITEM_NUMBERS = re.compile(_ITEM_NUMBER, re.MULTILINE)
 _GAP = re.compile(r"[\s*_`\"“”]+")
 # Han and kana, in which white space does not separate words.
 _FREE_SCRIPTS = "\u2e80-\u9fff\uf900-\ufaff"
@@ -50,10 +60,11 @@ _COUNT = 3
 def plain(text: str) -> str:
     """Return a text as it is compared.
 
-    >>> plain("Red\u2011Fox \uff11\uff12")
-    'red-fox 12'
+    >>> plain("Red\u2011Fox \uff11\uff12"), plain("O\u2019Brien"), plain("25\\\\%")
+    ('red-fox 12', "o'brien", '25%')
     """
-    return _HYPHENS.sub("-", normalize("NFKC", text)).casefold()
+    text = _ESCAPED.sub("", _HYPHENS.sub("-", normalize("NFKC", text)))
+    return text.translate(_APOSTROPHES).casefold()
 
 
 def named(text: str, word: str) -> bool:
@@ -70,8 +81,10 @@ def contains(text: str, word: str) -> bool:
 
     >>> contains("two sandwiches", "sandwich")
     True
-    >>> contains("it is 3124", "12"), contains("it is 12.5", "12")
-    (False, False)
+    >>> contains("it is 3124", "12"), contains("it is 12.5", "12"), contains("1.345\\n2.67", "345")
+    (False, False, True)
+    >>> contains("it is 12,345", "12"), contains("it is 12,345.00", "12345")
+    (False, True)
     """
     return index_of(text, word, _whole_number) >= 0
 
@@ -87,6 +100,7 @@ def index_of(text: str, word: str, whole: Callable[[str, int, int], bool] | None
     word, has_gaps = _search_form(word)
     if has_gaps:
         text = _with_closed_gaps(text)
+    text, word = _with_alike_numbers(text, word)
     comparable_text, comparable_word = _comparable(text, word)
     if not comparable_word:
         return -1
@@ -95,7 +109,7 @@ def index_of(text: str, word: str, whole: Callable[[str, int, int], bool] | None
     is_compound = "-" in word
     searched = text if is_compound else comparable_text
     if whole is None:
-        whole = _whole_compound if is_compound else _whole_word
+        whole = _is_whole_compound if is_compound else _is_whole_word
     start = comparable_text.find(comparable_word)
     while start >= 0:
         if whole(searched, start, start + len(comparable_word)):
@@ -111,18 +125,44 @@ def ungrouped(text: str) -> str:
     >>> ungrouped("51,328 and 7 000 000, not 12,34 nor 2.500,0")
     '51328 and 7000000, not 12,34 nor 2.500,0'
     """
-    return _GROUPED.sub(lambda match: re.sub(r"[^0-9]", "", match[0]), text)
+    return _GROUPED.sub(_digits, text)
+
+
+@lru_cache(maxsize=64)
+def _surely_ungrouped(text: str) -> str:
+    """Return a plain text without what groups thousands, if it can be nothing else.
+
+    >>> _surely_ungrouped("12,345 and 884,437,234 and 12 345")
+    '12345 and 884,437,234 and 12 345'
+    """
+
+    def digits_if_sure(match: re.Match[str]) -> str:
+        return _digits(match) if _SURELY_GROUPED.match(match[0]) else match[0]
+
+    return _GROUPED.sub(digits_if_sure, text)
+
+
+def _digits(match: re.Match[str]) -> str:
+    return re.sub("[^0-9]", "", match[0])
+
+
+def _with_alike_numbers(text: str, word: str) -> tuple[str, str]:
+    """Return a text and a word without what groups thousands, if the word may have some.
+
+    >>> _with_alike_numbers("it is $1,250", "$1,250"), _with_alike_numbers("1,250", "3.141")
+    (('it is $1250', '$1250'), ('1,250', '3.141'))
+    """
+    if "." in word:
+        # 3.141 is more likely a fraction.
+        return text, word
+    word = ungrouped(word)
+    if _LONG_NUMBER.search(word):
+        return ungrouped(text), word
+    return _surely_ungrouped(text) if word.isdecimal() else text, word
 
 
 def _comparable(text: str, word: str) -> tuple[str, str]:
     """Return a text and a word in a common spelling, as far as the word's kind allows."""
-    if "." not in word:
-        # 3.141 is more likely a fraction.
-        word = ungrouped(word)
-    if word.isdecimal():
-        if len(word) > _GROUP:
-            text = ungrouped(text)
-        return text, word
     if "-" in word:
         return _with_spaces(text), _with_spaces(word)
     if _NUMBERED.fullmatch(word):
@@ -163,7 +203,7 @@ def _with_joined_numbers(text: str) -> str:
     return _APART.sub("", text)
 
 
-def _whole_word(text: str, start: int, end: int) -> bool:
+def _is_whole_word(text: str, start: int, end: int) -> bool:
     """Return True if the word or number does not continue on either side."""
     if _is_one_word(text[start - 1 : start], text[start]):
         return False
@@ -172,13 +212,13 @@ def _whole_word(text: str, start: int, end: int) -> bool:
     return not _is_part_of_fraction(text, start, end)
 
 
-def _whole_compound(text: str, start: int, end: int) -> bool:
-    """Return True if the word does not continue on either side, not with a hyphen either."""
+def _is_whole_compound(text: str, start: int, end: int) -> bool:
+    """Return True if a word continues on neither side, and is no part of a word with hyphens."""
     if text[start - 1 : start] == "-" and _is_one_word(text[start - 2 : start - 1], text[start]):
         return False
     if text[end : end + 1] == "-" and _is_one_word(text[end - 1], text[end + 1 : end + 2]):
         return False
-    return _whole_word(text, start, end)
+    return _is_whole_word(text, start, end)
 
 
 def _is_part_of_fraction(text: str, start: int, end: int) -> bool:
@@ -187,9 +227,47 @@ def _is_part_of_fraction(text: str, start: int, end: int) -> bool:
         return True
     if not text[start].isdecimal():
         return False
-    reach = max(0, start - _REACH)
-    is_after_point = _WHOLE_PART.search(text, reach, start) is not None
-    return is_after_point and not _ITEM.search(text, reach, start)
+    is_after_point = _WHOLE_PART.search(text, max(0, start - _REACH), start) is not None
+    return is_after_point and not _is_item(text, start, end)
+
+
+def _is_item(text: str, start: int, end: int) -> bool:
+    """Return True if what stands right before a number is the number of a list's item.
+
+    12. before a long number is. Before a short one, which may be a fraction's, it is if the items
+    count up to it from 1.
+
+    >>> _is_item("1.1234567", 2, 9), _is_item("12.5", 3, 4), _is_item("1.345\\n2.67", 8, 10)
+    (True, False, True)
+    """
+    item = _ITEM.search(text, max(0, start - _REACH), start)
+    if item is None or end - start > _GROUP:
+        return item is not None
+    numbers = _item_numbers(text)
+    place = int(item[1])
+    return {1, 2} <= numbers and (place == 1 or place - 1 in numbers)
+
+
+@lru_cache(maxsize=64)
+def _item_numbers(text: str) -> frozenset[int]:
+    """Return the numbers with a point behind them that start lines."""
+    return frozenset(map(int, _ITEM_NUMBERS.findall(text)))
+
+
+def needs_space(before: str, after: str) -> bool:
+    """Return True if a text would run into the text before it.
+
+    It would if both are of scripts that have spaces between words, and none stands between.
+
+    >>> needs_space("Answer:", "Jack"), needs_space("Answer: ", "Jack"), needs_space("", "Jack")
+    (True, False, False)
+    >>> needs_space("答：", "杰克")
+    False
+    """
+    last, first = before[-1:], after[:1]
+    if not last.strip() or not first.strip():
+        return False
+    return max(ord(last), ord(first)) < _UNSPACED
 
 
 def _is_one_word(left: str, right: str) -> bool:
@@ -201,8 +279,9 @@ def _is_one_word(left: str, right: str) -> bool:
 
 
 def _whole_number(text: str, start: int, end: int) -> bool:
-    """Return True if no number continues on either side."""
-    if text[start].isdecimal() and _BEGAN.search(text[max(0, start - 2) : start]):
+    """Return True if no number continues on either side. The number of a list's item is another."""
+    continues = text[start].isdecimal() and _BEGAN.search(text[max(0, start - 2) : start])
+    if continues and not _is_item(text, start, end):
         return False
     return not (text[end - 1].isdecimal() and _CONTINUES.match(text, end))
 
@@ -217,8 +296,11 @@ def shape(word: str) -> str:
     (['48213'], '(?<![^\\\\W_])[^\\\\W_]+-[^\\\\W_]+')
     """
     if word.isdecimal():
-        fewest_digits = _digit_range(len(word))[0] if len(word) > _COUNT else 1
-        return f"{_ALONE[0]}[0-9]{{{fewest_digits},}}{_ALONE[1]}(?!\\.0*[1-9])"
+        is_long = len(word) > _COUNT
+        fewest_digits = _digit_range(len(word))[0] if is_long else 1
+        # 12. before a long number is that of a list's item.
+        before = _ALONE[0] if is_long else f"{_ALONE[0]}(?<![0-9]\\.)"
+        return f"{before}[0-9]{{{fewest_digits},}}{_ALONE[1]}(?!\\.0*[1-9])"
     if _HEXADECIMAL.fullmatch(word):
         return hexadecimal(len(word.replace("-", "")), hyphens="-" in word)
     if not word.isascii():

@@ -18,6 +18,8 @@ _KEPT = "\n\t"
 LINE_BREAKS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 # A spreadsheet runs a cell that starts with one of these.
 FORMULA_STARTS = tuple(f"=+-@\t＝＋－＠{LINE_BREAKS}")
+# No characters, which `printable` does not drop. A file of XML that holds one cannot be read.
+_NOT_XML = {0xFFFE: None, 0xFFFF: None}
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 
 
@@ -34,6 +36,11 @@ def printable(text: str, *, line: bool = False) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(letter for letter in text if not is_unseen(letter))
+
+
+def xml_text(text: str, *, line: bool = False) -> str:
+    """Return a text without control sequences, as XML 1.0 may hold it. line: return one line."""
+    return printable(text, line=line).translate(_NOT_XML)
 
 
 def is_unseen(letter: str) -> bool:
@@ -95,6 +102,25 @@ def show_data(text: str) -> None:
         sys.stdout.write(printable(text))
     else:
         sys.stdout.write(_encodable(text))
+
+
+def show_json(document: object) -> None:
+    """Write one JSON document to standard output, as data."""
+    show_data(f"{json.dumps(document, indent=1, ensure_ascii=False)}\n")
+
+
+def end_output() -> None:
+    """Write what is left for standard output, or drop it if nobody reads on.
+
+    Raises OSError if it cannot be written, as on a full disk.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left must not be tried again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise
 
 
 def sound_streams() -> None:

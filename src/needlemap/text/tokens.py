@@ -58,9 +58,9 @@ class TokenText:
 
     @classmethod
     def opaque(cls, data: bytes) -> TokenText:
-        """Return a text whose tokens nobody needs, e.g. a judge's question.
+        """Return a text as one unknown token, with id -1, if its tokens are not needed.
 
-        It is one unknown token, with id -1.
+        For example, a judge's question is such a text.
         """
         return cls(data, np.array([-1], np.int32), np.array([0, len(data)], np.int64))
 

@@ -72,7 +72,7 @@ class Server(Tokenizer):
         return _text(self._tokens(data.decode()), data, self.name)
 
     def count(self, data: bytes) -> int:
-        """Return the number of tokens."""
+        """Return the number of tokens of a text. The server may leave out their bytes."""
         options = {**self._options, "with_pieces": False}
         tokens = self._ask(self._field, data.decode(), options).get("tokens")
         if not isinstance(tokens, list):
@@ -80,7 +80,10 @@ class Server(Tokenizer):
         return len(tokens)
 
     def _dialect(self) -> tuple[str, Mapping[str, Any], TokenText]:
-        """Return the field and options that this server understands, and its tokens of a text."""
+        """Return the field and the options that this server understands, and its tokens of _PROBE.
+
+        Raises VocabularyMissing if the server returns no tokens for any of _DIALECTS.
+        """
         answer = "nothing"
         for field, options in _DIALECTS:
             reply = self._ask(field, _PROBE, options)
@@ -111,7 +114,7 @@ class Server(Tokenizer):
         """Send a request and return the reply's text.
 
         If the server has closed a kept connection meanwhile, it is opened again. Raises
-        VocabularyMissing.
+        VocabularyMissing if the server does not answer.
         """
         most_bytes = max(LARGEST_BYTES, _MOST_TIMES * len(body))
         within_s = _SOON_S + len(body) / _BYTES_A_SECOND

@@ -11,24 +11,7 @@ from collections.abc import Sequence
 from math import inf
 
 from needlemap.errors import NeedlemapError
-from needlemap.reports.colours import PALETTES, colour_of
-from needlemap.reports.figures import (
-    EDGE,
-    FAINT,
-    SEVERAL,
-    SOFT,
-    TEXT,
-    Drawing,
-    cut_text,
-    draw_rows,
-    line,
-    mark,
-    rect,
-    rows,
-    rows_height,
-    text,
-    text_width,
-)
+from needlemap.reports.colours import FAINT, PALETTES, SOFT, colour_of, hex_of
 from needlemap.reports.figures.axis import Axis, length_ticks, make_axis
 from needlemap.reports.figures.curves import (
     DOTTED,
@@ -41,6 +24,7 @@ from needlemap.reports.figures.curves import (
     draw_plot,
     end_labels,
 )
+from needlemap.reports.figures.drawing import Drawing
 from needlemap.reports.figures.heat import (
     SCORE,
     TICK,
@@ -51,6 +35,20 @@ from needlemap.reports.figures.heat import (
     Stroke,
     below,
     split_at_gaps,
+)
+from needlemap.reports.figures.shapes import (
+    EDGE,
+    SEVERAL,
+    TEXT,
+    cut_text,
+    draw_rows,
+    line,
+    mark,
+    rect,
+    rows,
+    rows_height,
+    text,
+    text_width,
 )
 from needlemap.reports.report import Report
 from needlemap.stats.effective import Effective
@@ -139,7 +137,7 @@ def _curves(report: Report) -> tuple[Curve, ...]:
 def _colour(index: int, count: int) -> str:
     """Return the colour of a step, as #RRGGBB. index: from 0. count: of all steps."""
     share = _LIGHTEST * index / max(1, count - 1)
-    return "#{:02X}{:02X}{:02X}".format(*colour_of(share, PALETTES["viridis"]))
+    return hex_of(colour_of(share, PALETTES["viridis"]))
 
 
 def _caption(report: Report) -> str:

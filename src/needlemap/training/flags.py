@@ -20,21 +20,20 @@ class SeriesFlags(MoreReportFlags):
 
     @property
     def alone(self) -> str:
-        """Return the flag that makes a report of its own of all runs; '' if it is not typed."""
+        """Return the flag that makes a report of its own of all runs, or '' if it is not typed."""
         return "--by" if self.by else ""
 
     def report(self, runs: Sequence[Path], typed: ReportFlags) -> None:
         """Print a series of checkpoints or write it to a file. Raises SettingsError."""
-        from needlemap.commands.announce import show_json
         from needlemap.commands.report import folders_of
         from needlemap.records.loaded import load_run
         from needlemap.reports import points_wide
-        from needlemap.reports.figures import FIGURES
+        from needlemap.reports.figures.drawing import FIGURES
         from needlemap.reports.renderers import markdown
         from needlemap.reports.renderers.json import to_json
         from needlemap.reports.renderers.text import show_report
         from needlemap.reports.table import MARKDOWN
-        from needlemap.text import tell
+        from needlemap.text import show_json, tell
         from needlemap.training.figure import draw_series
         from needlemap.training.report import series_report
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import nan
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,9 +31,8 @@ from needlemap.models.decoding import token_logprobs
 from needlemap.models.model_files import TOKENIZER, ModelFiles
 from needlemap.models.walk import likelihoods
 from needlemap.settings.reading import configure
-from needlemap.stats import Array
 from needlemap.stats.cube import linearise
-from needlemap.stats.intervals import cluster_mean, t_interval
+from needlemap.stats.intervals import cluster_mean, grid_by_haystack, t_interval
 from needlemap.stats.ratio import ratio_mean
 from needlemap.training.scorer import LEAST_GAIN, first_choice, gains, value_places
 from needlemap.trials import Trial, requests
@@ -62,7 +62,8 @@ class LengthRecovery:
         low, high: Its interval; None with too few haystacks.
         gain: The mean over all items, in nats for each token of the value.
         gain_low, gain_high: Its interval.
-        accuracy: The share of all items whose value the model says, given the answer's wording.
+        accuracy: The share of the items that recovery counts whose value the model says, given the
+            answer's wording; None if it counts none.
         accuracy_low, accuracy_high: Its interval.
         n: How many items recovery counts.
         missing: How many it does not count, because the oracle gains nothing.
@@ -191,7 +192,7 @@ def given_answer(forward: Forward, chat: Chat, request: Trial) -> Answer:
     tokens = tuple(likelihoods(answer_rows, answer_ids))
     forced = Forced(
         tuple(own_nats for _, own_nats, _, _ in tokens),
-        all(own_nats >= other_nats for _, own_nats, _, other_nats in tokens),
+        all(own_nats > other_nats for _, own_nats, _, other_nats in tokens),
     )
     logprobs = token_logprobs(tokens, chat.vocabulary, "walk", len(prompt_ids))
     return Answer("", prompt_tokens=len(prompt_ids), forced=forced, logprobs=logprobs)
@@ -241,12 +242,14 @@ def tokenizer_folder(tokenizer: Any, empty: Path) -> Path:
 
 def length_recovery(length_tokens: int, items: Sequence[tuple[int, Row]]) -> LengthRecovery:
     """Return the result at a length. items: each with the number of its haystack."""
-    gains, oracle_gains, first_choices = np.moveaxis(by_haystack(items), -1, 0)
+    grid = grid_by_haystack(sorted(items, key=itemgetter(0)))
+    gains, oracle_gains, first_choices = np.moveaxis(grid, -1, 0)
     counts = oracle_gains >= LEAST_GAIN
     counted_gains = np.where(counts, gains, nan)
     counted_oracle_gains = np.where(counts, oracle_gains, nan)
     recovered = ratio_mean(linearise(counted_gains, counted_oracle_gains))
-    accuracy = cluster_mean(first_choices)
+    # As in a run, whose records have no first choice where there is nothing to recover.
+    accuracy = cluster_mean(np.where(counts, first_choices, nan))
     gain_low = gain_high = None
     gain_interval = t_interval(gains)
     if gain_interval:
@@ -266,19 +269,3 @@ def length_recovery(length_tokens: int, items: Sequence[tuple[int, Row]]) -> Len
         n=n,
         missing=len(items) - n,
     )
-
-
-def by_haystack(items: Sequence[tuple[int, Row]]) -> Array:
-    """Return items as an array, (haystacks, items, 3).
-
-    If a haystack has fewer items than another, its row ends with NaN.
-    """
-    numbers = sorted({number for number, _ in items})
-    rows_by_haystack: dict[int, list[Row]] = {number: [] for number in numbers}
-    for number, row in items:
-        rows_by_haystack[number].append(row)
-    longest = max(map(len, rows_by_haystack.values()))
-    array = np.full((len(rows_by_haystack), longest, 3), nan)
-    for index, rows in enumerate(rows_by_haystack.values()):
-        array[index, : len(rows)] = rows
-    return array

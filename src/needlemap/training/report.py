@@ -174,7 +174,7 @@ def _warnings(runs: Sequence[Loaded]) -> Iterator[Fact]:
             f"step, {shared:,} of them at every step. An item that could not be scored is missing "
             f"at that step."
         )
-        yield Fact("prompts_differ", {"shared": shared}, message, warns=True)
+        yield Fact("prompts_differ", {"shared": shared}, message)
 
 
 def _prompts(run: Loaded) -> set[str]:

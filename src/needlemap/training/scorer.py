@@ -121,16 +121,17 @@ def places_of_words(tokens: Sequence[str], words: Sequence[str]) -> list[int]:
 def first_choice(answer: Answer, places: Sequence[int]) -> bool:
     """Return True if each token of the value is the model's first choice after those before it.
 
-    A token whose alternatives are unknown counts as first choice. places: the value's tokens; if
-    there are none, all tokens count.
+    A tie is no first choice: otherwise a model that finds all tokens equally likely would say each
+    value. A token whose alternatives are unknown counts as first choice. places: the value's
+    tokens; if there are none, all tokens count.
     """
     logprobs = answer.logprobs
     if logprobs is None or not places:
         return bool(answer.forced and answer.forced.greedy)
     for place in places:
         other_nats = logprobs.other_nats[place]
-        # Not `<`, because a comparison with NaN is False.
-        if other_nats is not None and not logprobs.nats[place] >= other_nats:
+        # Not `<=`, because a comparison with NaN is False.
+        if other_nats is not None and not logprobs.nats[place] > other_nats:
             return False
     return True
 

@@ -26,7 +26,7 @@ TASKS_OWN = "{task}"
 
 
 def _feed(resolved: Resolved, builder: PromptBuilder) -> Feed | None:
-    """Return what makes the ids that the model sees; None if they are not known."""
+    """Return what makes the ids that the model sees, or None if they are not known."""
     feeder, haystack = resolved.feeder or resolved.reader, builder.haystack
     if feeder is None:
         return None
@@ -209,7 +209,7 @@ class Repeat:
         """Return the frame of an item's texts, made once; in mode 'cold' each trial has its own."""
         settings = self.resolved.settings
         prefix = self._answer_prefix(item)
-        salt = _salt(settings, cell, self.number) if settings.mode == "cold" else ""
+        salt = _salt_line(settings, cell, self.number) if settings.mode == "cold" else ""
         texts = (item.question, item.prologue, item.epilogue, prefix, salt)
         if texts not in self.frames:
             frame = make_frame(
@@ -245,7 +245,7 @@ def scored_words(scorer: Scorer) -> list[str]:
     return [word for word in words if isinstance(word, str)]
 
 
-def _salt(settings: Settings, cell: Cell, repeat: int) -> str:
+def _salt_line(settings: Settings, cell: Cell, repeat: int) -> str:
     """Return a first line that no other prompt of the run has."""
     text = f"{settings.seed}:{repeat}:{cell.length_tokens}:{cell.depth!r}"
     return f"Document {hashlib.sha256(text.encode()).hexdigest()[:16]}\n"

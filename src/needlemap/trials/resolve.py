@@ -11,7 +11,7 @@ from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.grid import Grid, check_size, make_grid
 from needlemap.haystacks import Haystack, Source, assemble, bytes_a_token
 from needlemap.http import Sent
-from needlemap.http.compatible import flags_of, served
+from needlemap.http.compatible import flags_of, served_model
 from needlemap.http.served import wait_for
 from needlemap.models import MARK, Traits, backend_or_default, find_backend
 from needlemap.models.chat import Chat
@@ -177,7 +177,7 @@ def model_traits(settings: Settings) -> Traits:
     backend = settings.backend
     if not settings.model_name:
         backends = sorted(installed("models"))
-        example = f"{backend}/NAME" if backend in backends else served(settings.model)
+        example = f"{backend}/NAME" if backend in backends else served_model(settings.model)
         raise SettingsError(
             f"'{settings.model}' is not BACKEND/NAME. Type for example --model {example}. "
             f"Back ends: {', '.join(backends)}."
@@ -194,7 +194,7 @@ def model_traits(settings: Settings) -> Traits:
             )
         raise SettingsError(
             f"Unknown model '{backend}'. {did_you_mean(backend, installed('models'))} A server: "
-            f"--model {served(settings.model_name)} --base-url http://HOST:PORT/v1"
+            f"--model {served_model(settings.model_name)} --base-url http://HOST:PORT/v1"
         )
     return find_backend(backend).traits(settings.model_name, model_options(settings))
 
@@ -297,7 +297,7 @@ def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:
     """Return the tokenizer that the settings name, or the model's own.
 
     If that is not known here, return the server's, or ANY if the server shows none. Raises
-    NeedlemapError.
+    NeedlemapError if a tokenizer that is named cannot be loaded.
     """
     if settings.tokenizer == "server":
         return _server_tokenizer(settings)
@@ -369,8 +369,8 @@ def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
     if scorer.passes and not traits.teacher:
         raise SettingsError(
             f"Scorer '{name}' needs the model's own probabilities of an answer, which "
-            f"'{settings.model}' does not give. Use --model hf/PATH or {served()}, or another "
-            f"--scorer."
+            f"'{settings.model}' does not give. Use --model hf/PATH or {served_model()}, or "
+            f"another --scorer."
         )
     if scorer.passes[1:]:
         _refuse_one_prompt(settings, name)
@@ -403,7 +403,10 @@ def make_template(settings: Settings, traits: Traits) -> Template:
 
 
 def make_source(settings: Settings) -> Source:
-    """Return the haystack's source, with the settings that it takes. Raises SettingsError."""
+    """Return the haystack's source, with the settings that it takes.
+
+    Raises SettingsError if the kind of haystack is unknown, or if its path is missing.
+    """
     if settings.haystack not in installed("haystacks") and Path(settings.haystack).exists():
         raise SettingsError(
             f"--haystack names a kind, and '{settings.haystack}' is a path. "

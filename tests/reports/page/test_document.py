@@ -152,7 +152,7 @@ def test_without_scripts_there_is_a_table_of_each_run(falling):
     cells = texts_of(run)
     at = cells.index("1k")
     assert cells[at - 1 : at + 6] == ["", "1k", "4k", "16k", "0 %", "100.0 (5)", "100.0 (6)"]
-    line = summary([falling], made=NOW)["runs"][0]["overall"]["line"]
+    line = summary([falling], made=NOW)["runs"][0]["lines"][0]
     assert f"<li>{line}</li>" in run
 
 

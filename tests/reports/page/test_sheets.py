@@ -88,7 +88,7 @@ def test_a_curve_and_its_row_say_what_the_runs_own_page_says(falling, alike):
     assert all(f">{label}<" in sheet["chart"] for _, label in run["lengths"])
     row = sheet["table"]["rows"][0]
     assert row["to"] == ["run", 0]
-    assert row["cells"][1][0] == f"{100 * run['overall']['score']:.1f}"
+    assert row["cells"][1][0] == f"{100 * falling.map.total.score:.1f}"
     assert row["cells"][3][0] == run["effective"][0]["value"]
 
 
@@ -108,9 +108,9 @@ def test_a_family_that_was_not_begun_has_a_row_and_no_mean_is_made_without_it(se
     (sheet,) = shown(several("two"))["sheets"]
     one, two, mean = sheet["table"]["rows"]
     assert {text for text, _ in mean["cells"][1:]} == {"-"}
-    assert one["cells"][-1] == ["not begun", None]
+    assert one["cells"][-1] == ["not started", None]
     assert (one["to"], two["to"]) == (None, ["run", 0])
-    assert sheet["readings"][-1] == ["Families", "2", "1 not begun", ""]
+    assert sheet["readings"][-1] == ["Families", "2", "1 not started", ""]
 
 
 def test_two_suites_are_compared_family_by_family(several):
@@ -138,4 +138,9 @@ def test_what_was_not_asked_is_not_what_could_not_be_measured(make_run, make_rec
     run = make_run([make_record(), failed], cells=[[1000, 0.0, [0, 1]], [1000, 0.5, [0, 1]]])
     (found,) = shown(run)["runs"]
     assert (found["totals"]["missing"], found["totals"]["unasked"]) == (3, 2)
-    assert (found["cells"]["missing"], found["cells"]["unasked"]) == ([2, 1], [1, 1])
+    facts = {
+        name: [None if at is None else texts[at] for at in index]
+        for name, texts, index in found["facts"]
+    }
+    assert facts["missing"] == ["2 (1 timed out, 1 not sent)", None]
+    assert facts["not sent"] == [None, "1 trial"]

@@ -253,7 +253,6 @@ def test_nobody_without_the_runs_certificate_reaches_scheduler_or_replica_and_no
     asked(replicas, use)
 
 
-@pytest.mark.long
 def test_a_borrowed_clusters_workers_stay_and_its_model_is_let_go_of(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(FUNCTIONS)

@@ -137,7 +137,6 @@ def test_while_a_run_asks_its_folder_is_refused_to_others_and_an_interrupt_ends_
     scored_once(needlemap, 40)
 
 
-@pytest.mark.long
 def test_a_limit_holds_over_all_replicas_as_it_does_for_one_process(needlemap, wire):
     flags = ("--concurrency", "2", "--limit-tokens", "5000")
     done = needlemap.run(wire, *GRID, *flags, "--workers", "2", code=3)
@@ -185,7 +184,6 @@ def test_a_run_scored_anew_needs_no_replica(needlemap):
     assert needlemap("score", "r", "--scorer", "exact")
 
 
-@pytest.mark.long
 def test_what_a_replica_finds_wrong_is_told_and_not_tried_again(needlemap):
     (needlemap.folder / "here.py").write_text(
         "import sys\n"
@@ -203,7 +201,6 @@ def test_what_a_replica_finds_wrong_is_told_and_not_tried_again(needlemap):
     assert not needlemap.replicas()
 
 
-@pytest.mark.long
 def test_each_replica_has_gpus_of_its_own(needlemap):
     (needlemap.folder / "seen.py").write_text(
         "import os\ndef answer(messages):\n    return os.environ['CUDA_VISIBLE_DEVICES']\n"
@@ -234,6 +231,15 @@ def test_no_more_replicas_are_started_than_there_are_trials(typed):
     one = ("--model", "baseline/bm25", "--lengths", "500", "--depths", "0")
     shown = typed("run", *one, "--workers", "8", "--dry-run", "-o", "r").stdout
     assert shown.count("needlemap.cluster.replica") == 1
+
+
+def test_a_seek_among_families_may_keep_all_replicas_busy(needlemap):
+    """How many prompts it sends is not known before: 32 replicas at most were shown."""
+    families = "families: {key: {task: passkey}, up: {task: passkey, seek: 85}}\n"
+    (needlemap.folder / "mine.yaml").write_text(SUITE.partition("families")[0] + families)
+    typed = ("suite:mine.yaml", "--model", "baseline/bm25", "--workers", "40", "--dry-run")
+    shown = needlemap("run", *typed, "-o", "r").stdout
+    assert shown.count("needlemap.cluster.replica") == 40
 
 
 @pytest.mark.parametrize(

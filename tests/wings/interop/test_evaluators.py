@@ -271,10 +271,10 @@ def keys_sent(server: Any) -> set[str]:
     ("method", "given", "inside"),  # inside: a running loop
     [
         ("gpt4", "argument", False),
-        pytest.param("gpt4", "argument", True, marks=pytest.mark.long),
+        ("gpt4", "argument", True),
         ("gpt4", "environment", True),
         ("gpt4", "both", False),
-        pytest.param("gpt4", "padded", False, marks=pytest.mark.long),
+        ("gpt4", "padded", False),
         ("substring_match", "argument", False),
         ("substring_match", "environment", True),
     ],
@@ -312,6 +312,8 @@ def test_a_key_reaches_the_model_and_the_judge_and_nothing_else(
         evaluation_method=method,
         judge_base_url=judge.base_url,
         print_ongoing_status=True,
+        context_lengths=[400],
+        document_depth_percents=[0],
         **options,
     )
     run(test, inside=inside)
@@ -334,7 +336,8 @@ def test_a_key_reaches_the_model_and_the_judge_and_nothing_else(
     [
         "echo:401",
         "echo:200",
-        *(pytest.param(each, marks=pytest.mark.long) for each in ("401", "429:0.01")),
+        "401",
+        "429:0.01",
     ],
 )
 @pytest.mark.parametrize("at", ["model", "judge"])

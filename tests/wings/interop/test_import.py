@@ -58,6 +58,13 @@ def test_a_folder_of_results_is_a_run(typed, folder):
     )
 
 
+def test_the_overall_score_of_an_uneven_grid_is_that_of_its_report(typed, folder):
+    (folder / "c_results.json").write_text(result(context_length=2000, score=10))
+    ended = typed("import", folder, "-o", "r")
+    assert ended.stderr.endswith(" · overall 61.1 (6.5000 on 1..10)\n")
+    assert "overall 61.1 (n=3, 0 missing)" in typed("report", "r").stdout
+
+
 def test_the_folder_above_the_results_will_do(typed, folder):
     assert "3 results" in typed("import", folder.parent, "-o", "r").stderr
 

@@ -82,7 +82,6 @@ def records_in(folder: Path) -> list[Any]:
 
 
 @wandb
-@pytest.mark.long
 def test_wandb_keeps_scores_settings_figure_and_cells(logged):
     folder = logged[0]
     records = {record.WhichOneof("record_type"): record for record in records_in(folder)}
@@ -108,7 +107,6 @@ def test_wandb_keeps_scores_settings_figure_and_cells(logged):
 
 
 @wandb
-@pytest.mark.long
 def test_wandb_is_told_nothing_of_the_machine(reports, logged):
     records = [record for folder in logged for record in records_in(folder)]
     assert {record.run.host for record in records if record.HasField("run")} == {""}
@@ -122,7 +120,6 @@ def test_wandb_is_told_nothing_of_the_machine(reports, logged):
 
 
 @wandb
-@pytest.mark.long
 def test_two_runs_are_two_there(logged):
     records = [record for folder in logged for record in records_in(folder)]
     names = [record.run.display_name for record in records if record.HasField("run")]

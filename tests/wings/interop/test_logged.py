@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import needlemap
 from needlemap.errors import SettingsError
 from needlemap.interop.trackers import logged
-from needlemap.records.loaded import Loaded
+from needlemap.records.loaded import Loaded, load_run
 
 
 def test_scores_are_in_percent_lengths_in_tokens_and_what_is_unknown_is_left_out(loaded):
@@ -30,6 +31,15 @@ def test_scores_are_in_percent_lengths_in_tokens_and_what_is_unknown_is_left_out
     }
     assert told.scalars["score/low"] < 91 < told.scalars["score/high"]
     assert all(type(value) is float for value in told.scalars.values())
+
+
+def test_a_run_that_seeks_tells_what_it_sought_and_no_score(tmp_path):
+    grid = {"lengths": "500,4k", "seek": 85, "quiet": True}
+    needlemap.run(model="baseline/bm25", **grid, out=tmp_path / "r")
+    scalars = logged(load_run(tmp_path / "r"), "a-model").scalars
+    sought = needlemap.load(tmp_path / "r").sought
+    assert (scalars["sought/low"], scalars["sought/high"]) == (sought.low, 4000)
+    assert not [name for name in scalars if name.startswith(("score", "effective"))]
 
 
 def test_a_score_that_holds_is_as_long_as_was_tested(loaded):

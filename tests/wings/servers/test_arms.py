@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -9,8 +11,11 @@ import pytest
 
 from needlemap.models import Logprobs
 from needlemap.records.record import Record
+from needlemap.reports.renderers.json import to_json
+from needlemap.reports.renderers.text import to_text
 from needlemap.servers.ab.arms import (
     ArmTrial,
+    CellChange,
     LogprobShift,
     judge_arms,
     mean_move,
@@ -18,6 +23,7 @@ from needlemap.servers.ab.arms import (
     tripwire,
     worst_of,
 )
+from needlemap.servers.ab.report import ab_report
 
 
 def record(
@@ -62,11 +68,15 @@ def test_an_answer_that_never_ends_where_the_other_does_is_wrong():
     assert trio(record(None), None).scores == (None, None)
 
 
-def test_who_fails_to_answer_is_wrong_and_a_prompt_that_both_fail_is_no_pair():
-    assert trio(record(), record(None)).loss == 1
-    assert trio(record(None), record()).loss == -1
-    assert not trio(record(None), record(None)).is_pair
-    assert not trio(record(), None).is_pair
+def test_an_answer_that_is_missing_is_no_loss_and_makes_no_pair():
+    """The tables counted it as wrong, next to a verdict that counted it as missing."""
+    right, missing, pair = record(), record(None), trio(record(), record(0.0))
+    trials = [trio(right, missing), trio(missing, right), trio(missing, missing)]
+    assert [(trial.loss, trial.is_pair) for trial in trials] == [(None, False)] * 3
+    assert not trio(right, None).is_pair
+    change = CellChange.of([*trials, pair])
+    assert (change.n, change.missing, change.lost, change.gained) == (1, 3, 1, 0)
+    assert (change.loss, CellChange.of(trials).loss) == (1.0, None)
 
 
 def test_the_same_answer_moves_by_its_mean_log_probability():
@@ -184,6 +194,53 @@ def test_an_arm_that_answers_nothing_does_not_pass():
     assert (found.loss.missing.second, found.failed) == (3, (3, 0))
 
 
+def test_the_line_of_the_pairs_has_the_numbers_of_the_verdict():
+    """It counted pairs of a family that is not tested, and large families for more: 'ref 62.5 %,
+    new 52.5 %' next to a loss of 20 points."""
+    many = [trio(record(), record(float(at % 5 > 0)), number=at) for at in range(40)]
+    few = [trio(record(), record(), number=at) for at in range(10)]
+    guesses = [trio(record(float(at % 4 == 0)), record(0.0), number=at) for at in range(20)]
+    trials = [
+        replace(trial, family=family)
+        for family, family_trials in (("many", many), ("few", few), ("guesses", guesses))
+        for trial in family_trials
+    ]
+    report = ab_report(Path("ab"), ("ref", "new"), trials, margin=20)
+    text = to_text(report)
+    assert "50 pairs of 50 haystacks: ref 100.0 %, new 90.0 %, 8 lost, 0 gained\n" in text
+    assert "new loses 10.0 points (" in text
+    found = to_json(report)
+    assert (found["pairs"], found["lost"], found["loss"]["value"]) == (50, 8, 10.0)
+    rows = [(row["family"], row["pairs"], row["loss"], row["lost"]) for row in found["families"]]
+    assert rows == [("many", 40, 20.0, 8), ("few", 10, 0.0, 0), ("guesses", 20, 25.0, 5)]
+
+
+def test_answers_that_count_as_wrong_since_they_did_not_stop_are_counted():
+    """'100.0 to 0.0' of two equal answers, where report of the arm has 100 %, and no word why."""
+    trials = [trio(record(finish="stop"), record(finish="length"), number=at) for at in range(3)]
+    text = to_text(ab_report(Path("ab"), ("ref", "new"), trials, margin=20))
+    assert (
+        "note: 3 answers of new ran on to the end of the budget where ref stopped: counted as wrong"
+    ) in text
+
+
+def test_the_row_of_a_family_is_what_is_said_of_the_family_alone():
+    """Parts of a score had McNemar's p, and a length that is not tested was in the means."""
+    graded = [trio(record(1.0), record(0.75), number=at) for at in range(5)]
+    graded.append(trio(record(0.0), record(1.0), number=5))
+    halves = to_json(ab_report(Path("ab"), ("ref", "new"), graded, margin=20))["families"]
+    # However the signs are turned, the sum is 0.25 or more: p is 1, where McNemar's was 0.22.
+    assert [(row["lost"], row["gained"], row["p"]) for row in halves] == [(5, 1, 1.0)]
+    long = [
+        replace(trio(record(float(at == 0)), record(0.0), number=at), place=(at, 900, 0.0))
+        for at in range(20)
+    ]
+    trials = [*(trio(record(), record(), number=20 + at) for at in range(20)), *long]
+    found = to_json(ab_report(Path("ab"), ("ref", "new"), trials, margin=20))
+    (row,) = found["families"]
+    assert (row["pairs"], row["reference"], row["other"]) == (found["pairs"], 100.0, 100.0)
+
+
 def test_a_change_between_the_first_and_the_last_third_is_marked():
     """A server that lost 6 points from haystack 400 on, and nothing in the words said so."""
     late = [1.0 if at >= 250 and at % 4 == 0 else 0.0 for at in range(300)]
@@ -222,7 +279,8 @@ def test_the_worst_prompts_are_lost_ones_then_those_that_became_less_likely():
     lost = trio(record(), record(0.0, "c"), number=2)
     shifted = trio(record(logprobs=high), record(logprobs=low), number=1)
     same = trio(record(logprobs=high), record(logprobs=high), number=3)
-    assert worst_of([same, shifted, lost], 0.1) == [lost, shifted]
+    unanswered = trio(record(), record(None), number=4)
+    assert worst_of([same, shifted, unanswered, lost], 0.1) == [lost, unanswered, shifted]
 
 
 def test_a_prompt_that_moved_no_more_than_usual_is_none_of_the_worst():

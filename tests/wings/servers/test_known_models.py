@@ -34,6 +34,15 @@ def test_another_model_a_preset_and_several_models_are_left_alone(named, model):
     assert settings_of_the_gauge("openai/other") == ({}, "")
 
 
+def test_another_runs_prompts_are_asked_as_they_are(typed, wire):
+    """The gauge's tokenizer was refused as if somebody had typed it."""
+    typed("run", "bm25", "--lengths", "500", "--depths", "0,50", "--repeats", "1", "-o", "p0")
+    asked = ("--model", GAUGE, "--base-url", wire.base_url, "--no-canary")
+    shown = typed("run", "--prompts-of", "p0", *asked, "-o", "r")
+    assert "openai/gauge · single · tokenizer cl100k_base" in shown.stdout
+    assert len(wire.log()) == 2
+
+
 def test_prompts_of_300_tokens_have_room():
     """300 tokens were reserved for an answer of 14."""
     asked = {"base_url": "http://127.0.0.1:1/v1", "lengths": [300]}

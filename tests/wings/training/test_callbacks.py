@@ -69,21 +69,20 @@ def losses(trainer):
     return [row["loss"] for row in trainer.state.log_history if "loss" in row]
 
 
-@pytest.mark.long
 def test_a_training_with_it_is_the_same_training_and_has_recovery_in_its_log(tmp_path):
     plain, weights = trained(tmp_path / "plain", None)
     callback = callbacks.NeedleCallback(every=2, **ITEMS)
     trainer, same = trained(tmp_path / "asked", callback)
     assert list(callback.found) == [2, 4]
-    told = {row["step"]: row for row in trainer.state.log_history if "eval_accuracy_128" in row}
+    told = {row["step"]: row for row in trainer.state.log_history if "eval_gain_128" in row}
     assert list(told) == [2, 4]
-    assert told[4]["eval_accuracy_128"] == 0
+    # Without a word learnt there is nothing to recover, and no accuracy of it.
+    assert not {"eval_recovery_128", "eval_accuracy_128"} & set(told[4])
     assert told[4]["eval_gain_128_low"] < told[4]["eval_gain_128"]
     assert losses(trainer) == losses(plain)
     assert all(torch.equal(one, other) for one, other in zip(weights, same, strict=True))
 
 
-@pytest.mark.long
 def test_it_writes_to_the_tracker_that_the_trainer_reports_to(tmp_path, monkeypatch):
     pytest.importorskip("tensorboard", reason="needs tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -96,10 +95,9 @@ def test_it_writes_to_the_tracker_that_the_trainer_reports_to(tmp_path, monkeypa
         events = EventAccumulator(str(folder)).Reload()
         for tag in events.Tags()["scalars"]:
             seen |= {(tag, event.step) for event in events.Scalars(tag)}
-    assert {("eval/accuracy_128", 3), ("eval/accuracy_128", 4)} <= seen
+    assert {("eval/gain_128", 3), ("eval/gain_128", 4)} <= seen
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "broken",
     [

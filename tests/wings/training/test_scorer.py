@@ -57,6 +57,8 @@ def test_where_the_oracle_gains_nothing_there_is_no_score_and_the_reason_says_so
 
 def test_accuracy_is_that_each_token_of_the_value_is_the_first_choice():
     assert weighed(-4.0, -6.0, -1.0, best=-3.9).why["first_choice"] is False
+    assert weighed(-4.0, -6.0, -1.0, best=-4.0).why["first_choice"] is False
+    assert weighed(-4.0, -6.0, -1.0, best=-4.1).why["first_choice"] is True
 
 
 def test_tokens_that_spell_no_text_all_count():

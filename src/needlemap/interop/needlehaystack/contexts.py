@@ -143,20 +143,26 @@ def spread(
     At depth 100 all needles are at the end. Each needle is placed in the text that holds those
     before it, so the next one can go behind a needle's own full stop. stops: tokens of a full stop.
     """
-    step = (100 - depth_percent) / len(needles)
+    step_percent = (100 - depth_percent) / len(needles)
+    needle_percent = depth_percent
     filled = Filled((haystack,))
     for needle in needles:
-        if depth_percent == 100:
+        # As in the original, needles at the end have no insertion percent.
+        if needle_percent == 100:
             filled = Filled((*filled.spans, needle.span()))
             continue
+
         ids = np.concatenate([span.ids for span in filled.spans])
-        position = behind_full_stop(ids, int(len(filled) * (depth_percent / 100)), stops=stops)
-        percent = position / (len(filled) + len(needle)) * 100
+        wanted_position = int(len(filled) * (needle_percent / 100))
+        position = behind_full_stop(ids, wanted_position, stops=stops)
+        # Of the text that holds this needle too.
+        tokens_with_needle = len(filled) + len(needle)
+        insertion_percent = position / tokens_with_needle * 100
         filled = Filled(
             inserted(filled.spans, position, needle=needle),
-            insertion_percents=(*filled.insertion_percents, percent),
+            insertion_percents=(*filled.insertion_percents, insertion_percent),
         )
-        depth_percent += step
+        needle_percent += step_percent
     return filled
 
 
@@ -189,7 +195,10 @@ def background(folder: str | Path, tokens: int, tokenizer: Tokenizer) -> TokenTe
 
 
 def repeated(folder: str | Path, enough: Callable[[str], bool]) -> str:
-    """Return the folder's text, repeated until it is enough. Raises HaystackError."""
+    """Return the folder's text, repeated until it is enough.
+
+    Raises HaystackError if the folder holds no text.
+    """
     state = _state(Path(folder))
     text = _text(state)
     if not text:

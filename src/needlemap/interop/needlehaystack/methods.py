@@ -49,7 +49,7 @@ class ContextMethods(Parameters):
 
     def get_context_length_in_tokens(self, context: str) -> int:
         """Return how many tokens a context has."""
-        return len(self._encoded(context))
+        return len(self._encode(context))
 
     def read_context_files(self) -> str:
         """Return the haystack: all files of the folder, repeated until the longest context fits."""
@@ -60,25 +60,25 @@ class ContextMethods(Parameters):
 
     def encode_and_trim(self, context: str, context_length: int) -> str:
         """Return a context's first `context_length` tokens as text."""
-        return self._decoded(self._encoded(context)[:context_length])
+        return self._decode(self._encode(context)[:context_length])
 
     def insert_needle(self, context: str, depth_percent: float, context_length: int) -> str:
         """Return the context with the needle behind the last full stop before a depth.
 
         At depth 100 the needle is at the end.
         """
-        haystack = self._encoded(context)
-        needle = self._encoded(self.needle)
+        haystack = self._encode(context)
+        needle = self._encode(self.needle)
         budget = context_length - self.final_context_length_buffer
         haystack = haystack[: room(len(haystack), budget, needles=len(needle))]
         if depth_percent == 100:
-            return self._decoded(haystack + needle)
+            return self._decode(haystack + needle)
 
-        stops = set(self._encoded("."))
+        stops = set(self._encode("."))
         position = int(len(haystack) * (depth_percent / 100))
         while position and haystack[position - 1] not in stops:
             position -= 1
-        return self._decoded(haystack[:position] + needle + haystack[position:])
+        return self._decode(haystack[:position] + needle + haystack[position:])
 
     def defines(self, *names: str) -> bool:
         """Return True if a derived class, or the object itself, defines one of these methods."""
@@ -108,14 +108,16 @@ class ContextMethods(Parameters):
                 defined, missing = sorted(pair, key=self.defines, reverse=True)
                 raise SettingsError(f"{kind} defines '{defined}' without '{missing}'. Define both.")
 
-    def _encoded(self, text: str) -> list[int]:
+    def _encode(self, text: str) -> list[int]:
+        """Return the tokens of a text, by the methods of a derived class if it has any."""
         own_tokens = self.own_tokens
         if own_tokens is None:
             return self.get_encoding(text)
         encode, _ = own_tokens
         return list(encode(text))
 
-    def _decoded(self, tokens: list[int]) -> str:
+    def _decode(self, tokens: list[int]) -> str:
+        """Return the text of tokens, by the methods of a derived class if it has any."""
         own_tokens = self.own_tokens
         if own_tokens is None:
             return self.get_decoding(tokens)

@@ -38,7 +38,9 @@ _UNSAFE = re.compile(r"[./\\:]")
 
 
 def lengths(min: int, max: int, intervals: int) -> list[int]:
-    """Return evenly spaced lengths, rounded half to even. Raises SettingsError.
+    """Return evenly spaced lengths, rounded half to even.
+
+    Raises SettingsError if `intervals` is less than 1 or too large.
 
     >>> lengths(5, 7, 5)
     [5, 6, 6, 6, 7]
@@ -53,7 +55,10 @@ def depths(
     interval_type: str = "linear",
     variant: Literal["seed", "main"] = "seed",
 ) -> list[float]:
-    """Return the depths of a schedule, in percent. Raises SettingsError.
+    """Return the depths of a schedule, in percent.
+
+    Raises SettingsError if the type of the schedule is unknown, or if `intervals` is less than 1 or
+    too large.
 
     interval_type: 'linear' for whole percents, rounded half to even; 'sigmoid' for a curve with 3
     decimals, on which exactly 0 and 100 stay. variant: 'seed' for a curve that rises, as in the
@@ -146,9 +151,12 @@ class Parameters:
 
     @classmethod
     def checked(cls, options: Mapping[str, Any], kind: str) -> dict[str, Any]:
-        """Return keyword arguments with their types. Raises SettingsError.
+        """Return keyword arguments, converted to the types of the parameters.
 
-        kind: the class that takes them, to be named in the error.
+        Blanks around keys are removed. Raises SettingsError if an argument is unknown or cannot be
+        converted, or if a key holds a character that no key has.
+
+        kind: the class that takes them, which the error names.
         """
         return checked(Parameters, {**options, **_keys(options)}, kind)
 

@@ -43,7 +43,7 @@ from needlemap.models.call import call_model
 from needlemap.models.judge import Judge
 from needlemap.prompts import Prompt
 from needlemap.prompts.templates import load_template
-from needlemap.scorers import Scorer, call_beside
+from needlemap.scorers import Scorer, call_unblocked
 from needlemap.scorers.words import Substring
 from needlemap.secrets import hidden, scrub
 from needlemap.sync import result_at_once, run_coroutine
@@ -191,7 +191,10 @@ class LLMNeedleHaystackTester(ContextMethods):
         run_coroutine(self._run_with_back_ends())
 
     async def run_test(self) -> None:
-        """Measure as `start_test` does, without its first printed lines. Raises NeedlemapError."""
+        """Measure as `start_test` does, without its first printed lines.
+
+        Raises NeedlemapError if any cell could not be measured.
+        """
         earlier_rows = self._earlier_rows()
         self.testing_results = list(earlier_rows.values())
         cells = [cell for cell in self.cells if not self._is_done(cell, earlier_rows)]
@@ -208,7 +211,10 @@ class LLMNeedleHaystackTester(ContextMethods):
             await call_override(self.evaluate_and_log, *args)
 
     async def evaluate_and_log(self, context_length: int, depth_percent: float) -> None:
-        """Measure a cell and keep its result, unless it has one. Raises Unmeasured."""
+        """Measure a cell and keep its result, unless it has one.
+
+        Raises Unmeasured if the cell cannot be measured.
+        """
         cell = int(context_length), float(depth_percent)
         if self.save_results and self.result_exists(*cell):
             return
@@ -259,9 +265,10 @@ class LLMNeedleHaystackTester(ContextMethods):
         return cell in earlier_rows
 
     async def _measure_all(self, cells: list[Cell]) -> None:
-        """Measure cells, `num_concurrent_requests` at a time. Raises NeedlemapError if some failed.
+        """Measure cells, `num_concurrent_requests` at a time.
 
-        A failure stops no other cell, unless all would fail in the same way.
+        After a failure the other cells are still measured, unless all would fail in the same way.
+        If any cell failed, NeedlemapError is raised at the end.
         """
         gate = asyncio.Semaphore(self.num_concurrent_requests)
         failures: dict[Cell, Unmeasured] = {}
@@ -540,7 +547,7 @@ async def call_override(method: Callable[..., Any], *arguments: Any) -> Any:
     Raises Unmeasured for any other exception than NeedlemapError, with that as its cause.
     """
     try:
-        return await call_beside(method, *arguments)
+        return await call_unblocked(method, *arguments)
     except NeedlemapError:
         raise
     except Exception as error:

@@ -14,7 +14,10 @@ _MOST = 1 << 28
 
 
 def json_of(path: str | Path, name: str) -> Any:
-    """Return the value of a JSON file. Raises HaystackError."""
+    """Return the value of a JSON file.
+
+    Raises HaystackError if the file cannot be read or is not JSON.
+    """
     try:
         return read_json(text_of(path, name))
     except ValueError as error:
@@ -22,7 +25,10 @@ def json_of(path: str | Path, name: str) -> Any:
 
 
 def text_of(path: str | Path, name: str) -> str:
-    """Return a file's text without a byte order mark. Raises HaystackError."""
+    """Return a file's text without a byte order mark.
+
+    Raises HaystackError if the file cannot be read.
+    """
     try:
         return read_regular(Path(path) / name, _MOST).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

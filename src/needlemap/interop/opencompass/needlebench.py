@@ -95,14 +95,17 @@ def load_single(
     def positions(haystack_tokens: int, needle_tokens: Sequence[int]) -> list[int]:
         return chained_positions(depth / 100, needle_tokens, haystack_tokens, step=0)
 
-    files = _HaystackFiles(
+    return _rows(
         path,
         tokenizer_model,
         file_list=file_list,
         repeats=num_repeats_per_file,
         room_tokens=length - length_buffer,
+        wording=wording,
+        hide=hide,
+        positions=positions,
+        percents=[depth],
     )
-    return files.rows(wording, hide, positions=positions, percents=[depth])
 
 
 def load_parallel(
@@ -154,14 +157,17 @@ def load_parallel(
     def positions(haystack_tokens: int, _needle_tokens: Sequence[int]) -> list[int]:
         return [int(haystack_tokens * (depth / 100)) for depth in depths]
 
-    files = _HaystackFiles(
+    return _rows(
         path,
         tokenizer_model,
         file_list=file_list,
         repeats=num_repeats_per_file,
         room_tokens=length - length_buffer,
+        wording=wording,
+        hide=hide,
+        positions=positions,
+        percents=depths,
     )
-    return files.rows(wording, hide, positions=positions, percents=depths)
 
 
 def load_reasoning(
@@ -215,69 +221,57 @@ def load_reasoning(
     def positions(haystack_tokens: int, needle_tokens: Sequence[int]) -> list[int]:
         return chained_positions(depth / 100, needle_tokens, haystack_tokens, step=diff / 100)
 
-    files = _HaystackFiles(
+    return _rows(
         path,
         tokenizer_model,
         file_list=file_list,
         repeats=num_repeats_per_file,
         room_tokens=length - length_buffer,
+        wording=wording,
+        hide=descend if sentences else derive,
+        positions=positions,
+        percents=[depth, diff],
     )
-    hide = descend if sentences else derive
-    return files.rows(wording, hide, positions=positions, percents=[depth, diff])
 
 
-@dataclass(frozen=True, slots=True)
-class _HaystackFiles:
-    """The haystacks of a data set, and how often each is used.
+def _rows(
+    path: str | Path,
+    tokenizer_model: str,
+    *,
+    file_list: Sequence[str],
+    repeats: int,
+    room_tokens: int,
+    wording: Wording,
+    hide: Callable[[int, TokenLines], HiddenFacts],
+    positions: Callable[[int, Sequence[int]], Sequence[int]],
+    percents: Sequence[float],
+) -> list[Row]:
+    """Return the rows of the haystack files in the order of the list, each with all its repeats.
 
-    Attributes:
-        path: The folder of the files.
-        tokenizer_model: A tokenizer's name or path.
-        file_list: Names of the files.
-        repeats: The prompts of each file.
-        room_tokens: The tokens of haystack and needles together.
+    room_tokens: the tokens of haystack and needles together. hide: returns the facts of a repeat.
+    positions: returns how many haystack tokens stand before each needle, from the tokens of the
+    haystack and of each needle. percents: depths and distances, which are checked first. Raises
+    HaystackError, SettingsError, VocabularyMissing.
     """
+    for percent in percents:
+        check_depth(percent)
 
-    path: str | Path
-    tokenizer_model: str
-    file_list: Sequence[str]
-    repeats: int
-    room_tokens: int
+    tokenizer = load_tokenizer(tokenizer_model)
+    rows = list[Row]()
+    for file in file_list:
+        lines = read(Path(path) / file, tokenizer)
+        for repeat in range(repeats):
+            facts = hide(repeat, lines)
+            needles = [tokenizer.index(whole_characters(text).encode()) for text in facts.needles]
+            sizes = [len(needle) for needle in needles]
 
-    def rows(
-        self,
-        wording: Wording,
-        hide: Callable[[int, TokenLines], HiddenFacts],
-        *,
-        positions: Callable[[int, Sequence[int]], Sequence[int]],
-        percents: Sequence[float],
-    ) -> list[Row]:
-        """Return the rows of the files in the order of the list, each with all its repeats.
-
-        hide: returns the facts of a repeat. positions: returns how many haystack tokens stand
-        before each needle, from the tokens of the haystack and of each needle. percents: depths
-        and distances, which are checked first. Raises HaystackError, SettingsError,
-        VocabularyMissing.
-        """
-        for percent in percents:
-            check_depth(percent)
-        tokenizer = load_tokenizer(self.tokenizer_model)
-        rows = list[Row]()
-        for file in self.file_list:
-            lines = read(Path(self.path) / file, tokenizer)
-            for repeat in range(self.repeats):
-                facts = hide(repeat, lines)
-                needles = [
-                    tokenizer.index(whole_characters(text).encode()) for text in facts.needles
-                ]
-                sizes = [len(needle) for needle in needles]
-                background = lines.background(repeat, max(0, self.room_tokens - sum(sizes)))
-                text = context(background, positions(len(background), sizes), needles=needles)
-                prompt = wording.filled(text, facts.question)
-                if facts.last_person:
-                    prompt = prompt.replace("{last_person}", facts.last_person)
-                rows.append({"prompt": prompt, "answer": facts.answer})
-        return rows
+            background = lines.background(repeat, max(0, room_tokens - sum(sizes)))
+            text = context(background, positions(len(background), sizes), needles=needles)
+            prompt = wording.filled(text, facts.question)
+            if facts.last_person:
+                prompt = prompt.replace("{last_person}", facts.last_person)
+            rows.append({"prompt": prompt, "answer": facts.answer})
+    return rows
 
 
 def _open(question: str, marker: str) -> str:
@@ -313,7 +307,9 @@ def _different(entries: Sequence[Mapping[str, str]], count: int) -> list[Mapping
 def _entries(path: str | Path, name: str, language: str = "") -> list[dict[str, str]]:
     """Return the needles of a JSON Lines file.
 
-    language: return only those of this language; '' for all. Raises HaystackError.
+    Raises HaystackError if the file cannot be read or does not hold needles.
+
+    language: return only those of this language; '' for all.
     """
     lines = text_of(path, name).split("\n")
     try:

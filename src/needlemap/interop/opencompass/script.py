@@ -28,10 +28,11 @@ Row = dict[str, Any]
 
 
 def depth_percents(intervals: int, interval_type: str = "linear") -> list[float]:
-    """Return the depths of the dynamic data sets, `0 + step * i`. Raises SettingsError.
+    """Return the depths of the dynamic data sets, `0 + step * i`.
 
     Because of rounding some lists end just below 100. interval_type: 'linear', or 'sigmoid' for
-    that list on a logistic curve, its ends included, rounded to 3 decimals.
+    that list on a logistic curve, its ends included, rounded to 3 decimals. Raises SettingsError if
+    an argument is not valid.
 
     >>> depth_percents(3), depth_percents(98)[-1], depth_percents(3, "sigmoid")
     ([0.0, 50.0, 100.0], 99.99999999999999, [0.669, 50.0, 99.331])
@@ -42,9 +43,10 @@ def depth_percents(intervals: int, interval_type: str = "linear") -> list[float]
 
 
 def script_depth_percents(intervals: int, interval_type: str = "linear") -> list[float]:
-    """Return the depths of the first version's script. Raises SettingsError.
+    """Return the depths of the first version's script.
 
-    The last value of a linear list is exactly 100.
+    The last value of a linear list is exactly 100. Raises SettingsError if an argument is not
+    valid.
 
     >>> script_depth_percents(98)[-1]
     100.0

@@ -99,10 +99,10 @@ def _is_rule(lines: Sequence[str], index: int, sign: str) -> bool:
 
 
 def from_csv(text: str, name: str) -> list[ResultRow]:
-    """Return the rows of a summary. Raises NeedlemapError.
+    """Return the rows of a summary.
 
     There is one for each model and cell, or in a summary of NeedleBench for each model, test,
-    language and size.
+    language and size. Raises NeedlemapError if it is not a summary of OpenCompass.
     """
     header, lines = _table(text, name)
     if header[:1] == ["dataset"] and any(_LEAF.fullmatch(line[0]) for _, line in lines):
@@ -166,7 +166,7 @@ def _cell_rows(
     length = fields.whole_number("length", 1)
     depth = fields.depth("depth")
     for model, score in zip(header[len(HEADER) :], line[len(HEADER) :], strict=True):
-        for series in _series(match, line, tests=tests):
+        for series in _series_names(match, line, tests=tests):
             yield _row(
                 place,
                 length=length,
@@ -203,36 +203,39 @@ def _tests(lines: Iterable[Sequence[str]]) -> dict[str, list[str]]:
         match = _CELL.match(line[0])
         if match is None or len(line) < len(HEADER) or list(line[2:4]) == _UNKNOWN:
             continue
-        tests = tests_by_dataset.setdefault(_dataset(match), [])
+        tests = tests_by_dataset.setdefault(_dataset_name(match), [])
         test = " ".join(line[2:4])
         if test not in tests:
             tests.append(test)
     return tests_by_dataset
 
 
-def _series(match: re.Match[str], line: Sequence[str], tests: Mapping[str, list[str]]) -> list[str]:
-    """Return data set, metric and mode, which a map must not mix.
+def _series_names(
+    match: re.Match[str], line: Sequence[str], tests: Mapping[str, list[str]]
+) -> list[str]:
+    """Return the series that a row belongs to, each as data set, metric and mode.
 
-    A row that was not measured is a cell of each test of its data set.
+    One map shows one series. A row that was not measured names no metric and mode, so it belongs
+    to the series of every test of its data set.
     """
-    dataset = _dataset(match)
-    dataset_tests: list[str] = []
+    dataset = _dataset_name(match)
+    row_tests = [" ".join(line[2:4])]
     if list(line[2:4]) == _UNKNOWN:
-        dataset_tests = tests.get(dataset, [])
-    return [f"{dataset} {test}" for test in dataset_tests or [" ".join(line[2:4])]]
+        row_tests = tests.get(dataset) or row_tests
+    return [f"{dataset} {test}" for test in row_tests]
 
 
-def _dataset(match: re.Match[str]) -> str:
+def _dataset_name(match: re.Match[str]) -> str:
     """Return a data set's name without length and depth."""
     parts = (match["before"].strip("_"), match["after"].strip("_"))
     return "-".join(part for part in parts if part) or "needle"
 
 
 def summary_notes(text: str, name: str) -> list[str]:
-    """Return notes on the scores of a summary of NeedleBench. Raises NeedlemapError.
+    """Return notes on the scores of a summary of NeedleBench.
 
     They report which weights an overall score has, and whether the single needle's score is that of
-    several needles.
+    several needles. Raises NeedlemapError if it is not such a summary.
     """
     header, lines = _table(text, name)
     table = _measured(header, lines, name=name)
@@ -283,7 +286,10 @@ def _is_number(text: str) -> bool:
 
 
 def _table(text: str, name: str) -> tuple[list[str], list[Line]]:
-    """Return the header, and the numbered rows below it. Raises NeedlemapError."""
+    """Return the header, and the numbered rows below it.
+
+    Raises NeedlemapError if it is not a table in CSV.
+    """
     try:
         lines = [line for line in csv.reader(io.StringIO(text, newline="")) if line]
     except csv.Error as error:
@@ -293,7 +299,10 @@ def _table(text: str, name: str) -> tuple[list[str], list[Line]]:
 
 
 def _measured(header: Sequence[str], lines: Iterable[Line], name: str) -> list[Line]:
-    """Return the rows of NeedleBench that hold values. Raises NeedlemapError."""
+    """Return the rows of NeedleBench that hold values.
+
+    Raises NeedlemapError if a row or the header is not valid.
+    """
     _check_models(header, 1, name=name)
     rows = [
         (number, line)

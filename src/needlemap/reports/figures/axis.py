@@ -59,7 +59,12 @@ SCALES: dict[str, Callable[[float], float]] = {"linear": float, "log": log2}
 
 
 def make_axis(values: Sequence[float], kinds: Sequence[Kind]) -> Axis:
-    """Return the axis of ascending values, of the kind that makes their cells most alike."""
+    """Return an axis for ascending values, of the kind that makes their cells most alike in width.
+
+    If the narrowest cell would be too narrow with every kind, the axis is even.
+
+    kinds: the kinds to choose from, without 'even'.
+    """
     steps_by_kind = {
         kind: _steps([SCALES[kind](value) for value in values]) for kind in kinds if len(values) > 1
     }
@@ -67,8 +72,10 @@ def make_axis(values: Sequence[float], kinds: Sequence[Kind]) -> Axis:
         kind: steps for kind, steps in steps_by_kind.items() if _evenness(steps) >= LEAST_CELL_WIDTH
     }
     if not fitting:
+        # Values lie side by side.
         steps = [(index - 0.5, index + 0.5, float(index)) for index in range(len(values))]
         return _axis("even", values, steps)
+
     kind = max(fitting, key=lambda kind: _evenness(fitting[kind]))
     return _axis(kind, values, fitting[kind])
 

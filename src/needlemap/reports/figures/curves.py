@@ -1,8 +1,8 @@
 """Score by length of several runs in one plot, with bands, labels at the lines' ends and
 effective lengths.
 
-A suite's lines are its families, and their mean; of several suites each family is a plot,
-after their mean.
+A suite's lines are its families, and their score as the terminal has it; of several suites each
+family is a plot, after that of their scores.
 """
 
 from __future__ import annotations
@@ -10,33 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded, load_run
-from needlemap.reports.colours import LINES
-from needlemap.reports.figures import (
-    ALONE,
-    EDGE,
-    FAINT,
-    SEVERAL,
-    SOFT,
-    TEXT,
-    Drawing,
-    Row,
-    cut_text,
-    draw_rows,
-    line,
-    mark,
-    rect,
-    rows,
-    rows_height,
-    text,
-    text_width,
-)
+from needlemap.reports.colours import FAINT, LINES, SOFT
 from needlemap.reports.figures.axis import Axis, make_axis
+from needlemap.reports.figures.drawing import Drawing
 from needlemap.reports.figures.figure import columns_of
 from needlemap.reports.figures.heat import (
     SCORE,
@@ -51,9 +33,27 @@ from needlemap.reports.figures.heat import (
     length_axis,
 )
 from needlemap.reports.figures.panels import PanelItem, common_value, draw_legend, map_facts
+from needlemap.reports.figures.shapes import (
+    ALONE,
+    EDGE,
+    FONT_SLACK,
+    SEVERAL,
+    TEXT,
+    Row,
+    cut_text,
+    draw_rows,
+    line,
+    mark,
+    rect,
+    rows,
+    rows_height,
+    text,
+    text_width,
+)
 from needlemap.reports.labels import effective_label, length_range, typeset, unique_names
 from needlemap.reports.report import Line
 from needlemap.reports.run_notes import accuracy_by_length
+from needlemap.reports.summary import score_name, scores_of
 from needlemap.stats.effective import (
     RULES,
     Effective,
@@ -109,8 +109,16 @@ class Plot:
     curves: tuple[Curve, ...]
 
 
-# A run's name, and its families; '' of a plain one.
-Group = tuple[str, Mapping[str, Loaded]]
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A run, with its name and its families.
+
+    runs: those of its families that were started; '' is the name of a plain run's only one.
+    """
+
+    name: str
+    families: Families
+    runs: Mapping[str, Loaded]
 
 
 def draw_curves(
@@ -168,7 +176,7 @@ def draw_lines(lines: Sequence[Line], axis_name: str, rule: Rule | None) -> Draw
     axis = make_axis(lengths, ("linear", "log"))
     signs = ["Bands: 95 % intervals."] if any(curve.banded for curve in curves) else []
     if shown_rule is not None:
-        signs.append(f"Triangles, numbers at names: effective length ({shown_rule.name}).")
+        signs.append(f"Triangles and numbers at names: effective length ({shown_rule.name}).")
     captions = [axis_name, " ".join(signs)] if signs else [axis_name]
     heading = rows("", captions, room=SHEET - 2 * EDGE)
     plot_parts, bottom = _single_plot(
@@ -179,6 +187,7 @@ def draw_lines(lines: Sequence[Line], axis_name: str, rule: Rule | None) -> Draw
         top=EDGE + rows_height(heading) + 6,
         scale=NAMED_ABOVE,
         height_share=0.42,
+        font_slack=FONT_SLACK,
     )
     parts = (*draw_rows(heading, EDGE, EDGE), *plot_parts)
     return Drawing(parts, width=SHEET, height=bottom + EDGE)
@@ -186,27 +195,35 @@ def draw_lines(lines: Sequence[Line], axis_name: str, rule: Rule | None) -> Draw
 
 def plots_of(groups: Sequence[Group], rule: Rule) -> list[Plot]:
     """Return the plots of some runs. Curves of one plot share axes."""
-    plain_runs = {name: families[""] for name, families in groups if "" in families}
-    suites = {name: families for name, families in groups if "" not in families}
+    plain_runs = {group.name: group.runs[""] for group in groups if group.families.is_plain}
+    suites = [group for group in groups if not group.families.is_plain]
     if not suites:
         return [Plot("", _lines(plain_runs, rule))]
     if plain_runs:
         raise NeedlemapError("Curves of runs and of suites are different pictures. Draw one kind.")
     if len(suites) == 1:
-        (families,) = suites.values()
-        return [Plot("", (*_lines(families, rule), _mean("mean", families, rule, MEAN)))]
-    first_suite, *other_suites = suites.values()
+        (suite,) = suites
+        lines = _lines(suite.runs, rule)
+        mean = _mean(score_name(suite.families), scores_of(suite.families, suite.runs), rule, MEAN)
+        return [Plot("", (*lines, mean) if mean.means else lines)]
+
+    plots = []
     common_families = [
-        family for family in first_suite if all(family in families for families in other_suites)
+        family
+        for family in suites[0].families.names
+        if all(family in suite.families.names for suite in suites)
     ]
     means = []
-    for index, (name, families) in enumerate(suites.items()):
-        families_shown = {family: families[family] for family in common_families}
-        means.append(_mean(name, families_shown, rule, look=stroke(index, len(suites))))
-    plots = [Plot(f"mean over {len(common_families)} families", tuple(means))]
+    for index, suite in enumerate(suites):
+        scores = scores_of(suite.families, suite.runs, common_families)
+        means.append(_mean(suite.name, scores, rule, look=stroke(index, len(suites))))
+    if any(mean.means for mean in means):
+        score = common_value({score_name(suite.families) for suite in suites}) or "score"
+        plots.append(Plot(f"{score} over {len(common_families)} families", tuple(means)))
     for family in common_families:
-        runs = {name: families[family] for name, families in suites.items()}
-        plots.append(Plot(family, _lines(runs, rule)))
+        if all(family in suite.runs for suite in suites):
+            runs = {suite.name: suite.runs[family] for suite in suites}
+            plots.append(Plot(family, _lines(runs, rule)))
     return plots
 
 
@@ -246,21 +263,25 @@ def stroke(index: int, count: int) -> Stroke:
     )
 
 
-def _mean(name: str, families: Mapping[str, Loaded], rule: Rule, look: Stroke) -> Curve:
-    scores = FamilyScores([run.cube for run in families.values()])
+def _mean(name: str, scores: FamilyScores, rule: Rule, look: Stroke) -> Curve:
     return Curve(name, scores.means(), scores.effective(rule), look)
 
 
 def _captions(groups: Sequence[Group], plots: Sequence[Plot], rule: Rule) -> list[str]:
     """Return a line of the facts that all runs share, and a line that explains the signs."""
-    maps = [run.map for _, families in groups for run in families.values()]
+    maps = [run.map for group in groups for run in group.runs.values()]
+    # Lines of plain runs are named by their models, those of suites by families.
+    is_plain = all(group.families.is_plain for group in groups)
     common_facts = [
+        "" if is_plain else common_value({map.model for map in maps}),
         common_value({map.task for map in maps}),
         common_value({length_range(map.lengths) for map in maps}),
         *(common_value(set(values)) for values in zip(*map(map_facts, maps), strict=True)),
     ]
     counts = sorted({map.n for map in maps})
-    prompts = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    amount = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    are_counted = all(map.counted for map in maps)
+    prompts = f"n = {amount} prompts" if are_counted else f"n unknown, {amount} means"
     curves = [curve for plot in plots for curve in plot.curves]
     signs = []
     if any(curve.stroke.dash == DOTTED for curve in curves):
@@ -269,8 +290,8 @@ def _captions(groups: Sequence[Group], plots: Sequence[Plot], rule: Rule) -> lis
         signs.append("Bands: 95 % intervals.")
     if rule.kind == "absolute":
         signs.append(f"Dashed: {100 * rule.threshold:g} %.")
-    signs.append(f"Triangles, numbers at names: effective length ({rule.name}).")
-    caption = ", ".join([*filter(None, common_facts), f"n = {prompts} prompts a line"])
+    signs.append(f"Triangles and numbers at names: effective length ({rule.name}).")
+    caption = ", ".join([*filter(None, common_facts), f"{prompts} a line"])
     return [caption, " ".join(signs)]
 
 
@@ -282,15 +303,16 @@ def _single_plot(
     top: float,
     scale: Scale = SCORE,
     height_share: float = 0.6,
+    font_slack: float = 1.0,
 ) -> tuple[list[str], float]:
     """Return one plot with labels at the ends of its lines, and the y of its lower end.
 
-    height_share: its height as a share of its width.
+    height_share: its height as a share of its width. font_slack: the width of letters as a
+    multiple of that of ours.
     """
     names = [_end_label(curve) for curve in plot.curves if curve.name]
-    name_room = min(
-        0.4 * total, 12 + max((text_width(name, bold=True) for name in names), default=0.0)
-    )
+    widest = max((text_width(name, bold=True) for name in names), default=0.0)
+    name_room = min(0.4 * font_slack * total, 12 + font_slack * widest)
     left = EDGE + scale.room
     box = Box(
         x=left,
@@ -299,7 +321,7 @@ def _single_plot(
         height=max(min(height_share * (total - name_room), 260.0), NEAR * len(names)),
     )
     parts = draw_plot(plot, axis, rule, box, scale) + end_labels(
-        plot, axis, box, room=name_room - 10
+        plot, axis, box, room=(name_room - 10) / font_slack
     )
     return parts, below(box)
 
@@ -356,7 +378,7 @@ def draw_plot(
     for curve in plot.curves:
         parts += draw_line(_means(curve, axis), plane, curve.stroke, joined=joined)
     for curve in plot.curves:
-        parts += _effective(curve, axis, plane)
+        parts += _effective_mark(curve, axis, plane)
     return parts
 
 
@@ -366,7 +388,7 @@ def _means(curve: Curve, axis: Axis) -> list[DrawnMean]:
     ]
 
 
-def _effective(curve: Curve, axis: Axis, plane: Plane) -> list[str]:
+def _effective_mark(curve: Curve, axis: Axis, plane: Plane) -> list[str]:
     """Return a triangle on the axis at a curve's effective length, and a hair up to the curve.
 
     If the effective length is not a point on the axis, nothing is returned.
@@ -400,12 +422,14 @@ def _height_at(curve: Curve, axis: Axis, place: float) -> float:
     return points[-1][1] if points else 0.0
 
 
-def _end_label(curve: Curve) -> str:
-    """Return a curve's name with its effective length, if it has one."""
-    if curve.effective is None or curve.effective.value is None:
-        return curve.name
-    value = effective_label(curve.effective).partition(" ")[0]
-    return f"{curve.name} · {typeset(value)}"
+def _end_label(curve: Curve, room: float = inf) -> str:
+    """Return a curve's name, cut to a room, with its effective length if there is room for all."""
+    if curve.effective is not None and curve.effective.value is not None:
+        value = effective_label(curve.effective).partition(" ")[0]
+        label = f"{curve.name} · {typeset(value)}"
+        if text_width(label, bold=True) <= room:
+            return label
+    return cut_text(curve.name, room, bold=True)
 
 
 def end_labels(plot: Plot, axis: Axis, box: Box, room: float) -> list[str]:
@@ -424,7 +448,7 @@ def end_labels(plot: Plot, axis: Axis, box: Box, room: float) -> list[str]:
         colour = curve.stroke.colour
         leader = [(x + 1.5, y), (right + 2, place), (right + 5, place)]
         parts.append(line(leader, colour, width=0.4))
-        words = cut_text(_end_label(curve), room, bold=True)
+        words = _end_label(curve, room)
         parts.append(text(right + 7, place + 0.35 * TEXT, words, bold=True, fill=colour))
     return parts
 
@@ -460,19 +484,19 @@ def groups_of(runs: Sequence[Loaded], suites: Sequence[Families]) -> list[Group]
     """Return a group for each plain run, then one for each suite with its families."""
     runs_by_path = {Path(run.path): run for run in runs}
     suite_groups = []
-    suite_paths = []
     for suite in suites:
-        families = {
+        runs_by_family = {
             name: runs_by_path.pop(suite.folder(name))
             for name in suite.started_names
             if suite.folder(name) in runs_by_path
         }
-        if families:
-            suite_groups.append(families)
-            suite_paths.append(suite.path)
-    groups = [*({"": run} for run in runs_by_path.values()), *suite_groups]
-    models = [next(iter(group.values())).map.model for group in groups]
-    return list(zip(unique_names(models, [*runs_by_path, *suite_paths]), groups, strict=True))
+        if runs_by_family:
+            suite_groups.append(Group("", suite, runs_by_family))
+    plain_groups = [Group("", Families(path), {"": run}) for path, run in runs_by_path.items()]
+    groups = [*plain_groups, *suite_groups]
+    models = [next(iter(group.runs.values())).map.model for group in groups]
+    names = unique_names(models, [group.families.path for group in groups])
+    return [replace(group, name=name) for group, name in zip(groups, names, strict=True)]
 
 
 def draw_families(

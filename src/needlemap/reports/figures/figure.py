@@ -14,19 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.records.families import kind_of
 from needlemap.records.loaded import Loaded
 from needlemap.registry import installed
-from needlemap.reports.figures import (
-    ALONE,
-    EDGE,
-    SEVERAL,
-    TEXT,
-    Drawing,
-    Row,
-    draw_rows,
-    rows,
-    rows_height,
-)
+from needlemap.reports.figures.drawing import Drawing
 from needlemap.reports.figures.heat import (
     ABOVE,
     GAP,
@@ -54,6 +45,16 @@ from needlemap.reports.figures.panels import (
     score_scale,
     short_overall_line,
 )
+from needlemap.reports.figures.shapes import (
+    ALONE,
+    EDGE,
+    SEVERAL,
+    TEXT,
+    Row,
+    draw_rows,
+    rows,
+    rows_height,
+)
 from needlemap.reports.figures.sought import draw_sought
 from needlemap.reports.figures.styles import find_style, is_other
 from needlemap.reports.labels import length_range, unique_names
@@ -63,7 +64,7 @@ from needlemap.stats.comparison import FamilyComparison
 from needlemap.stats.means import Map
 
 if TYPE_CHECKING:
-    from needlemap.reports.figures import Drawing
+    from needlemap.reports.figures.drawing import Drawing
 
 
 LEAST_PANEL_WIDTH = 112.0
@@ -159,6 +160,10 @@ def check_style(style: str | None) -> None:
 
 def _comparison_of(runs: Sequence[Loaded]) -> tuple[FamilyComparison | None, str]:
     if len(runs) != 2:
+        return None, ""
+    first, second = (Path(run.path) for run in runs)
+    # Two families of a suite are two tasks of one model.
+    if first.parent == second.parent and kind_of(first) == kind_of(second) == "suite":
         return None, ""
     try:
         return compare_loaded(runs[0], runs[1])[0].only, ""

@@ -10,18 +10,19 @@ from typing import Any, NamedTuple
 
 from needlemap.reports.colours import (
     BAND,
+    FAINT,
     GRID,
+    INK,
     LINES,
     NOT_MEASURED,
+    SOFT,
     colour_of,
     hex_of,
     ink_on,
 )
-from needlemap.reports.figures import (
-    FAINT,
+from needlemap.reports.figures.axis import Axis, Ticks, depth_ticks, length_ticks
+from needlemap.reports.figures.shapes import (
     HATCHED,
-    INK,
-    SOFT,
     TEXT,
     Point,
     area,
@@ -31,7 +32,6 @@ from needlemap.reports.figures import (
     text,
     text_width,
 )
-from needlemap.reports.figures.axis import Axis, Ticks, depth_ticks, length_ticks
 from needlemap.reports.labels import percent_of, typeset
 from needlemap.stats.effective import Mean as FamilyMean
 from needlemap.stats.intervals import ClusterMean

@@ -10,12 +10,11 @@ from zlib import crc32
 from needlemap.grid import percent
 from needlemap.plan.bins import bin_edges
 from needlemap.records.record import SKIPPED, THINKING_SPENT
-from needlemap.reports.colours import BAND, CHANGES, NOT_MEASURED, palette_colours
-from needlemap.reports.figures import (
-    FAINT,
+from needlemap.reports.colours import BAND, CHANGES, FAINT, INK, NOT_MEASURED, SOFT, palette_colours
+from needlemap.reports.figures.axis import Axis, make_axis
+from needlemap.reports.figures.heat import Box, DrawnCell, DrawnMean, MapPanel, Scale
+from needlemap.reports.figures.shapes import (
     HATCHED,
-    INK,
-    SOFT,
     TEXT,
     area,
     line,
@@ -25,8 +24,6 @@ from needlemap.reports.figures import (
     text,
     text_width,
 )
-from needlemap.reports.figures.axis import Axis, make_axis
-from needlemap.reports.figures.heat import Box, DrawnCell, DrawnMean, MapPanel, Scale
 from needlemap.reports.labels import (
     WHOLE,
     Bands,
@@ -34,6 +31,7 @@ from needlemap.reports.labels import (
     length_range,
     loss_label,
     missing_label,
+    n_label,
     percent_of,
     ragged_bands,
     row_labels,
@@ -41,7 +39,7 @@ from needlemap.reports.labels import (
     typeset,
     withheld_label,
 )
-from needlemap.reports.loss import interval_of
+from needlemap.reports.loss import NO_PAIR, interval_of
 from needlemap.stats.cell_score import CellScore
 from needlemap.stats.comparison import FamilyComparison, LengthDifference
 from needlemap.stats.means import Map
@@ -152,7 +150,8 @@ def _cell_tip(score_map: Map, cell: CellScore) -> str:
     )
     missing_words += f", {cell.thought} {THINKING_SPENT}" if cell.thought else ""
     place = f"{cell.length_tokens:,} tokens, {WHOLE if score_map.depthless else depth}"
-    return f"{place}: {score}{interval_behind(cell)}, n={cell.n}{missing_words}"
+    n = n_label(cell.n, counted=score_map.counted)
+    return f"{place}: {score}{interval_behind(cell)}, {n}{missing_words}"
 
 
 def _depth_means(score_map: Map, depths: Axis) -> list[DrawnMean]:
@@ -191,7 +190,7 @@ def prompt_count(score_map: Map) -> str:
     return (
         f"n = {score_map.n:,} prompts"
         if score_map.counted
-        else f"n not told ({score_map.n:,} cells, each a mean)"
+        else f"n unknown ({score_map.n:,} cells, each a mean)"
     )
 
 
@@ -278,11 +277,16 @@ def _drawn_loss(place: float, difference: LengthDifference | None) -> DrawnMean:
 def change_caption(comparison: FamilyComparison) -> tuple[str, ...]:
     """Return a line of the loss with its interval, n, and the number of pairs left out."""
     overall, loss = comparison.overall, comparison.paired.loss
-    loss_words = loss_label(-overall.value) if loss is None else interval_of(loss)
+    loss_words = NO_PAIR
+    if loss is not None:
+        loss_words = interval_of(loss)
+    elif overall.n:
+        # Means of unknown numbers of answers have no interval.
+        loss_words = loss_label(-overall.value)
     left_out = f", {comparison.dropped} without both scores" if comparison.dropped else ""
     count = f"n = {overall.n:,} pairs"
     if not comparison.counted:
-        count = f"n not told ({overall.n:,} pairs of means)"
+        count = f"n unknown ({overall.n:,} pairs of means)"
     return (typeset(f"{loss_words}, {count}{left_out}"),)
 
 

@@ -8,7 +8,7 @@ from html import escape
 from unicodedata import east_asian_width
 
 from needlemap.reports.colours import INK, NOT_MEASURED, SOFT
-from needlemap.text import printable
+from needlemap.text import xml_text
 
 FONT = (
     "Liberation Sans, Arial, Helvetica, Noto Sans CJK SC, Microsoft YaHei, PingFang SC, sans-serif"
@@ -22,6 +22,8 @@ TITLE, TEXT = 8.0, 7.0
 # From one line to the next, as a multiple of a letter's size.
 LINE = 1.22
 SCREEN_PPI, PRINT_PPI = 144, 360
+# A browser's own font may be wider than ours, and a page has larger letters on a phone.
+FONT_SLACK = 1.15
 # So many times as large as in print.
 ON_SCREEN = 1.5
 
@@ -38,7 +40,6 @@ _BOLD = 1.1
 
 Point = tuple[float, float]
 
-_NOT_XML = {0xFFFE: None, 0xFFFF: None}
 HATCHED = "url(#hatch)"
 HATCH = (
     '<defs><pattern id="hatch" width="3" height="3" patternUnits="userSpaceOnUse" '
@@ -203,12 +204,8 @@ def draw_rows(rows_drawn: Sequence[Row], x: float, y: float) -> list[str]:
 
 
 def _escape(words: str) -> str:
-    """Return a text, which may be a stranger's, as XML may hold it.
-
-    Control codes go, and the two characters that no XML may hold: with one of them, nothing is
-    drawn.
-    """
-    return escape(printable(words).translate(_NOT_XML), quote=False)
+    """Return a text, which may be a stranger's, as XML may hold it."""
+    return escape(xml_text(words), quote=False)
 
 
 def _path(points: Iterable[Point]) -> str:

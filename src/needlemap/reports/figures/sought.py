@@ -3,27 +3,15 @@ interval."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, sqrt
 
 import numpy as np
 
 from needlemap.records.loaded import Loaded
-from needlemap.reports.colours import BAND, LINES
-from needlemap.reports.figures import (
-    ALONE,
-    EDGE,
-    FAINT,
-    INK,
-    SOFT,
-    Drawing,
-    draw_rows,
-    line,
-    mark,
-    rect,
-    rows,
-)
+from needlemap.reports.colours import BAND, FAINT, INK, LINES, SOFT
 from needlemap.reports.figures.axis import Axis, make_axis
+from needlemap.reports.figures.drawing import Drawing
 from needlemap.reports.figures.heat import (
     SCORE,
     Box,
@@ -35,9 +23,10 @@ from needlemap.reports.figures.heat import (
     length_axis,
 )
 from needlemap.reports.figures.panels import map_title
+from needlemap.reports.figures.shapes import ALONE, EDGE, draw_rows, line, mark, rect, rows
 from needlemap.reports.labels import percent_of
 from needlemap.reports.seek_report import asked_by_length, asked_line, length_line, seek_result_of
-from needlemap.stats.intervals import effective_wilson
+from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.seek import Sought
 
 # Behind the interval.
@@ -73,15 +62,18 @@ def draw_sought(runs: Sequence[Loaded], title: str | None, width: float | None) 
                 paper_width - 3 * EDGE - SCORE.room,
                 min(0.45 * paper_width, 200.0),
             )
-            parts += _plot(sought, box)
+            parts += _plot(sought, run.map.margins, box)
             y = below(box) + 8
     return Drawing(tuple(parts), paper_width, y, width is not None)
 
 
-def _plot(sought: Sought, box: Box) -> list[str]:
-    """Return the interval behind, the curve, and what was asked in front of it."""
+def _plot(sought: Sought, means: Mapping[int, ClusterMean], box: Box) -> list[str]:
+    """Return the SVG parts of a plot: the interval, the curve over it, and a circle a length.
+
+    means: by length.
+    """
     axis, plane = make_axis(sought.axis.lengths, ("log",)), Plane(box, SCORE)
-    low, high = (_end(axis, end) for end in (sought.low, sought.high))
+    low, high = (_end_position(axis, end) for end in (sought.low, sought.high))
     left = plane.at(low, 0)[0]
     level = [plane.at(share, 100 * sought.threshold) for share in (0, 1)]
     return [
@@ -91,14 +83,17 @@ def _plot(sought: Sought, box: Box) -> list[str]:
         *draw_bands(_curve(sought, axis), plane, CURVE, joined=True),
         line([plane.at(mean.place, mean.value or 0.0) for mean in _curve(sought, axis)], SOFT, 0.8),
         line(level, SOFT, 0.5, stroke_dasharray="3 2"),
-        *_draw_lengths(sought, axis, plane),
+        *_draw_lengths(sought, means, axis=axis, plane=plane),
         rect(*box, "none", stroke=FAINT, stroke_width=0.5),
         *length_axis(axis, box),
     ]
 
 
-def _end(axis: Axis, tokens: float) -> float:
-    """Return the position of an end; beyond the axis, the axis's edge."""
+def _end_position(axis: Axis, tokens: float) -> float:
+    """Return the position of an end of the interval, as a share of the axis.
+
+    An end beyond the axis, 0 or infinite, lies at the axis's edge.
+    """
     if tokens == 0:
         return 0.0
     return 1.0 if tokens == inf else axis.position(tokens)
@@ -112,18 +107,18 @@ def _curve(sought: Sought, axis: Axis) -> list[DrawnMean]:
     ]
 
 
-def _draw_lengths(sought: Sought, axis: Axis, plane: Plane) -> list[str]:
-    """Return a circle a length.
-
-    Its interval is that of the trials over the design effect.
-    """
+def _draw_lengths(
+    sought: Sought, means: Mapping[int, ClusterMean], *, axis: Axis, plane: Plane
+) -> list[str]:
+    """Return the SVG parts of a circle for each length, with its interval."""
     parts: list[str] = []
     rows = asked_by_length(sought)
     most_asks = max(asks for _, asks, _, _ in rows)
-    for length, asks, trials, hits in rows:
-        place, score = axis.position(length), hits / trials
-        ends = effective_wilson(score, trials, sought.effect, 1)
-        parts.append(line([plane.at(place, 100 * end) for end in ends], LINES[0], 0.5))
+    for length, asks, _, _ in rows:
+        mean, place = means[length], axis.position(length)
+        if mean.low is not None and mean.high is not None:
+            ends = [plane.at(place, 100 * end) for end in (mean.low, mean.high)]
+            parts.append(line(ends, LINES[0], 0.5))
         size = 1.2 + 1.8 * sqrt(asks / most_asks)
-        parts.append(mark(*plane.at(place, 100 * score), size, "circle", "white", INK))
+        parts.append(mark(*plane.at(place, 100 * mean.score), size, "circle", "white", INK))
     return parts

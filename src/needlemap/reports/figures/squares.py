@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from needlemap.reports.colours import FAINT, INK, SOFT, hex_of, ink_on
-from needlemap.reports.figures import (
+from needlemap.reports.figures.drawing import Drawing
+from needlemap.reports.figures.panels import PanelItem, draw_legend
+from needlemap.reports.figures.shapes import (
     EDGE,
+    FONT_SLACK,
     TEXT,
-    Drawing,
     draw_rows,
     line,
     rect,
@@ -17,15 +19,12 @@ from needlemap.reports.figures import (
     text,
     text_width,
 )
-from needlemap.reports.figures.panels import PanelItem, draw_legend
 from needlemap.reports.report import Square, Squares
 
 # Points of a square, and from one to the next.
 SIZE, STEP = 9.0, 11.0
 # Points across.
 LEAST = 220.0
-# A browser's own font may be wider than ours.
-FONT_SLACK = 1.15
 # Told apart by a letter too: colours alone are nothing to a grey print.
 KINDS = {
     "right": (44, 122, 63),

@@ -17,9 +17,10 @@ class MapStyle:
     def draw(
         self, map: Map, title: str, scale: Scale, width: float, y: float
     ) -> tuple[list[str], float]:
-        """Return the SVG parts of a map from y on, and where it ends; y and width in points.
+        """Return the SVG parts of a map, and the y at which it ends.
 
-        Raises SettingsError for a map that this style cannot show.
+        width, y: the width of the map and its upper edge, in points. Raises SettingsError for a map
+        that this style cannot show.
         """
         raise NotImplementedError
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from needlemap.reports.figures import EDGE, Drawing
 from needlemap.reports.figures.curves import draw_lines
+from needlemap.reports.figures.drawing import Drawing
 from needlemap.reports.figures.figure import LEGEND_GAP, FigureGrid, draw_grid_legend
 from needlemap.reports.figures.heat import DrawnCell, MapPanel
 from needlemap.reports.figures.panels import axes_of, change_panel, map_panel, score_scale
+from needlemap.reports.figures.shapes import EDGE
 from needlemap.reports.figures.squares import draw_squares
 from needlemap.reports.labels import in_percent
 from needlemap.reports.report import Report

@@ -8,11 +8,9 @@ tokens, dollars, and of what could not be measured, by kind of failure. Never a 
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from shlex import quote
 from typing import Any
 
@@ -24,7 +22,6 @@ from needlemap.records.run_file import ImportedFile, RunFile, RunHaystack
 from needlemap.reports.comparison import comparison_report
 from needlemap.reports.labels import (
     NOT_ASKED,
-    amount_label,
     cached_label,
     depth_labels,
     depth_score_labels,
@@ -45,39 +42,38 @@ from needlemap.reports.labels import (
 from needlemap.reports.page.charts import difference_panel, draw_panel, run_panel, shares
 from needlemap.reports.pairing import Names, compare_loaded
 from needlemap.reports.renderers.json import to_json
-from needlemap.reports.renderers.page import Columns, mean_columns, share, to_sheet, tokens_of
+from needlemap.reports.renderers.page import Columns, mean_columns, share, to_sheet
 from needlemap.reports.run_notes import cache_lines
 from needlemap.reports.run_report import run_report
 from needlemap.reports.seek_report import seeks
-from needlemap.reports.summary import effective_lengths_by
-from needlemap.secrets import hidden
+from needlemap.reports.summary import effective_lengths_of
+from needlemap.secrets import hidden, mask_keys
 from needlemap.settings import DEFAULTS, ITEM
 from needlemap.stats import Cube
 from needlemap.stats.cell_score import CellScore
 from needlemap.stats.comparison import CellChange, Comparison, FamilyComparison
-from needlemap.stats.effective import Effective, Rule, effective_length
+from needlemap.stats.effective import Effective, Rule
 from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.means import Map, depth_scores
+from needlemap.text import counted
 
 
 def run_payload(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
     """Return a run's axes, cells and curves, its words and sums, its settings and versions."""
-    lines = list(run_report(run, rules).sentences())
     panel = run_panel(run.map)
-    cells = cell_columns(run.map)
     return {
         **_identity(run),
         **_axes(run.map),
-        "cells": {**cells, "share": shares(panel)},
+        "cells": {**_cell_columns(run.map), "share": shares(panel)},
         "chart": draw_panel(panel),
-        "facts": fact_columns(_cell_facts(run.map, cells, at) for at in range(len(run.map.cells))),
+        "facts": fact_columns(_cell_facts(run.map, cell) for cell in run.map.cells),
         "says": index_texts(_cell_says(run.map, cell) for cell in run.map.cells),
         "words": _tab_words(run.map),
         "sharing": _sharing(run),
         "replay": f"needlemap replay {quote(run.path)}",
         "answer": run_answer(run),
-        "overall": _overall(run.map, lines),
-        "lines": lines,
+        "withheld": run.map.withheld,
+        "lines": list(run_report(run, rules).sentences()),
         **_curves(run, rules),
         "totals": totals(run),
         "failures": failures(run),
@@ -99,7 +95,7 @@ def run_answer(run: Loaded) -> str:
 
     n = f"{score_map.n:,} prompts"
     if not score_map.counted:
-        n = f"{amount_label(score_map.n, 'mean')}, each over an unknown number of answers"
+        n = f"{counted(score_map.n, 'mean')}, each over an unknown number of answers"
     sentence = f"Mean score {score_label(mean.score)} %{interval_behind(mean)} of {n}"
     lengths = {
         f"{tokens_label(length)} tokens": row for length, row in score_map.margins.items() if row
@@ -167,15 +163,17 @@ def _cell_says(score_map: Map, cell: CellScore) -> str | None:
     return f"{score_label(cell.score)} %{interval_behind(cell) if score_map.counted else ''} {n}"
 
 
-def _cell_facts(score_map: Map, columns: Mapping[str, Any], index: int) -> dict[str, str | None]:
+def _cell_facts(score_map: Map, cell: CellScore) -> dict[str, str | None]:
     """Return the facts about a cell by name, the most important first."""
-    cell = score_map.cells[index]
-    tokens, cached, planned = (columns[name][index] for name in ("tokens", "cached", "planned"))
-    has_failures = cell.missing > columns["unasked"][index]
+    tokens = _mean(record.sent_tokens for record in cell.records)
+    cached = _mean(record.cached_tokens for record in cell.records)
+    planned = _mean(record.shared_tokens for record in cell.records)
+    # A trial that was not sent yet has no kind of failure; SKIPPED is one that a limit held back.
+    has_failures = any(kind != SKIPPED for kind in cell.failures)
     reason = "not measured" if has_failures else "not sent"
     interval = interval_label(cell.low, cell.high) if score_map.counted and cell.n else None
-    trials = amount_label(cell.n, "trial" if score_map.counted else "mean")
-    unsent = amount_label(cell.missing, "trial") if cell.missing and not has_failures else None
+    trials = counted(cell.n, "trial" if score_map.counted else "mean")
+    unsent = counted(cell.missing, "trial") if cell.missing and not has_failures else None
     spent = f"{cell.thought} of {cell.n}, no answer" if cell.thought else None
     return {
         "score": reason if cell.score is None else f"{score_label(cell.score)} %",
@@ -200,7 +198,6 @@ def _identity(run: Loaded) -> dict[str, Any]:
         "tokenizer": run.map.tokenizer,
         "task": run.map.task,
         "scorer": run.map.scorer,
-        "mode": run.map.mode,
         "imported": run.about.imported is not None,
     }
 
@@ -218,49 +215,23 @@ def _axes(score_map: Map) -> dict[str, Any]:
     }
 
 
-def _overall(score_map: Map, lines: Sequence[str]) -> dict[str, Any]:
-    mean = score_map.total
-    score, low, high = (share(getattr(mean, name, None)) for name in ("score", "low", "high"))
-    return {
-        "score": score,
-        "n": score_map.n,
-        "low": low,
-        "high": high,
-        "clusters": mean.clusters if mean else 0,
-        "missing": score_map.missing,
-        **({"withheld": score_map.withheld} if score_map.withheld else {}),
-        "line": lines[0] if mean else "",
-    }
-
-
-def cell_columns(score_map: Map) -> dict[str, list[Any]]:
+def _cell_columns(score_map: Map) -> Columns:
     """Return columns of equal length, in the order of the map's cells: by length, then depth."""
-    index_of = {length: index for index, length in enumerate(score_map.lengths)}
-    columns: dict[str, list[Any]] = {
-        "length": [index_of[cell.length_tokens] for cell in score_map.cells],
-        "depth": [share(cell.depth) for cell in score_map.cells],
+    cells = score_map.cells
+    return {
+        **_places(cells, score_map),
+        "score": [share(cell.score) for cell in cells],
+        "n": [cell.n for cell in cells],
     }
-    for name in _CELL_COLUMNS:
-        columns[name] = [share(getattr(cell, name)) for cell in score_map.cells]
-    columns["unasked"] = [_unsent_count(cell) for cell in score_map.cells]
-    columns["failures"] = [dict(sorted(cell.failures.items())) for cell in score_map.cells]
-    if any(cell.thought for cell in score_map.cells):
-        columns["thought"] = [cell.thought for cell in score_map.cells]
-    for name, attribute in _TOKEN_COLUMNS.items():
-        columns[name] = [
-            _mean(getattr(record, attribute) for record in cell.records) for cell in score_map.cells
-        ]
-    return columns
 
 
-_CELL_COLUMNS = ("score", "n", "low", "high", "realised", "missing")
-# Means over a cell's trials.
-_TOKEN_COLUMNS = {"tokens": "sent_tokens", "cached": "cached_tokens", "planned": "shared_tokens"}
-
-
-def _unsent_count(cell: CellScore) -> int:
-    """Return the number of a cell's trials that were not sent yet, or that a limit held back."""
-    return cell.missing - sum(count for kind, count in cell.failures.items() if kind != SKIPPED)
+def _places(cells: Sequence[CellScore | CellChange], score_map: Map) -> Columns:
+    """Return the index of each cell's length in a map, and its depth."""
+    index_of = {length: index for index, length in enumerate(score_map.lengths)}
+    return {
+        "length": [index_of[cell.length_tokens] for cell in cells],
+        "depth": [share(cell.depth) for cell in cells],
+    }
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -271,15 +242,11 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _curves(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
     score_map, cube = run.map, run.cube
-    lengths = mean_columns([score_map.margins.get(length) for length in score_map.lengths])
-    first_score = next((score for score in lengths["score"] if score is not None), None)
-    effective_lengths = (
-        [] if seeks(run) else effective_lengths_by(partial(effective_length, cube), rules)
-    )
+    effective_lengths = effective_lengths_of(run, rules)
     return {
-        "by_length": lengths,
+        "by_length": mean_columns([score_map.margins.get(length) for length in score_map.lengths]),
         "by_depth": _by_depth(cube),
-        "effective": [_effective_row(effective, first_score) for effective in effective_lengths],
+        "effective": [_effective_row(effective) for effective in effective_lengths],
     }
 
 
@@ -292,20 +259,15 @@ def _by_depth(cube: Cube) -> Columns:
     if not cube.ragged:
         mean_of, labels = {row.depth: row.mean for row in rows}, depth_labels(cube.depths)
         means = mean_columns([mean_of.get(depth) for depth in cube.depths])
-        return {
-            "at": [share(depth) for depth in cube.depths],
-            "label": list(labels.values()),
-            **means,
-        }
+        return {"label": list(labels.values()), **means}
     return {
-        "at": [share((row.depth + row.end) / 2) for row in rows],
         "label": depth_score_labels(rows, cube.depths),
         **mean_columns([row.mean for row in rows]),
     }
 
 
 # The values of a comparison that the readings show: all others are in its sheet.
-SCRIPT_VALUES = ("lengths", "overall", "counted", "warnings", "pairs", "lost", "gained")
+SCRIPT_VALUES = ("overall", "counted", "warnings", "pairs", "lost", "gained")
 
 
 def difference_payload(first: Loaded, second: Loaded) -> dict[str, Any]:
@@ -316,10 +278,9 @@ def difference_payload(first: Loaded, second: Loaded) -> dict[str, Any]:
         return {"refused": hidden(str(error))}
     assert comparison.only is not None
     panel = difference_panel(comparison.only, first.map)
-    cells = _changes(comparison.only, first.map)
     return {
         **comparison_payload(comparison, names, answers=True),
-        "cells": {**cells, "share": shares(panel)},
+        "cells": {**_places(comparison.only.cells, first.map), "share": shares(panel)},
         "chart": draw_panel(panel),
         "facts": fact_columns(
             _change_facts(comparison.only, cell, first.map) for cell in comparison.only.cells
@@ -342,7 +303,7 @@ def _change_facts(
     p = f"{p_label(cell.p)}, not corrected: exploration only" if comparison.counted else None
     return {
         "loss": f"{loss_label(cell.loss)} points",
-        "n": amount_label(cell.n, "pair"),
+        "n": counted(cell.n, "pair"),
         "changed": f"{cell.lost} lost, {cell.gained} gained",
         "p": p,
         "depth": None if score_map.depthless else depth_words(cell.depth),
@@ -352,7 +313,7 @@ def _change_facts(
 def _pairs_words(comparison: FamilyComparison) -> str:
     """Return the number of pairs or, if scores are means of unknown counts, of means in both."""
     n = comparison.overall.n
-    return amount_label(n, "pair") if comparison.counted else f"{amount_label(n, 'mean')} in both"
+    return counted(n, "pair") if comparison.counted else f"{counted(n, 'mean')} in both"
 
 
 def comparison_payload(
@@ -367,37 +328,12 @@ def comparison_payload(
     return {"refused": None, "sheet": sheet, "json": values}
 
 
-def _changes(comparison: FamilyComparison, score_map: Map) -> Columns:
-    """Return the cells of the first run's map in which both runs have a pair."""
-    index_of, cells = (
-        {length: index for index, length in enumerate(score_map.lengths)},
-        comparison.cells,
-    )
+def _effective_row(effective: Effective) -> dict[str, str]:
+    """Return one rule as a row."""
     return {
-        "length": [index_of[cell.length_tokens] for cell in cells],
-        "depth": [share(cell.depth) for cell in cells],
-        "loss": [share(cell.loss) for cell in cells],
-        **{name: [getattr(cell, name) for cell in cells] for name in ("n", "lost", "gained")},
-        "p": [share(cell.p) if comparison.counted else None for cell in cells],
-    }
-
-
-def _effective_row(effective: Effective, first_score: float | None) -> dict[str, Any]:
-    """Return one rule as a row.
-
-    first_score: the score at the shortest length, or None if no length has a score.
-    """
-    rule = effective.rule
-    value = effective.value
-    relative = None if first_score is None or value is None else rule.threshold * first_score
-    levels = {"absolute": rule.threshold, "relative": relative}
-    return {
-        "rule": rule.name,
-        "says": rule_says(rule),
+        "rule": effective.rule.name,
+        "says": rule_says(effective.rule),
         "value": effective_label(effective),
-        # Where on the curve by length the rule draws its line; None for rules of another curve.
-        "threshold": share(levels.get(rule.kind)),
-        "tokens": tokens_of(effective),
     }
 
 
@@ -417,7 +353,6 @@ def rule_says(rule: Rule) -> str:
     }[rule.kind]
 
 
-_PRIVATE = re.compile(r"(?i)api[-_]?key|secret|passw|authorization|credential|(^|[-_])token$")
 # Digits of a hash.
 _DIGITS = 12
 
@@ -441,7 +376,7 @@ def value_text(name: str, value: Any) -> str:
     """
     if name in ITEM:
         return _text(value)
-    return hidden(_text(_mask_secrets(value)))
+    return hidden(_text(mask_keys(value, name)))
 
 
 def fact_rows(about: RunFile) -> list[list[str]]:
@@ -483,16 +418,6 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _mask_secrets(value: Any) -> Any:
-    """Return a value in which mappings have "[hidden]" for keys that are named as private."""
-    if isinstance(value, Mapping):
-        return {
-            name: "[hidden]" if _PRIVATE.search(str(name)) and part else _mask_secrets(part)
-            for name, part in value.items()
-        }
-    return [_mask_secrets(part) for part in value] if isinstance(value, list) else value
-
-
 # Different messages shown for each kind of failure.
 EXAMPLES = 3
 
@@ -501,11 +426,12 @@ def totals(run: Loaded) -> dict[str, Any]:
     """Return counts of trials, and their summed costs. judge_usd is None if the judge is free."""
     records, costs = run.records, costs_of(run.records)
     scored_count = sum(record.scored for record in records)
+    unasked_count = sum(not prompt.records for prompt in run.prompts)
     return {
-        "trials": scored_count + run.map.missing,
+        "trials": len(records) + unasked_count,
         "scored": scored_count,
-        "missing": run.map.missing,
-        "unasked": sum(not prompt.records for prompt in run.prompts),
+        "missing": len(records) - scored_count + unasked_count,
+        "unasked": unasked_count,
         **costs,
         "judge_usd": costs["judge_usd"] or None,
         "cache_lines": cache_lines(records),
@@ -525,8 +451,7 @@ def failures(run: Loaded) -> list[dict[str, Any]]:
         {"kind": kind, "count": len(records), "examples": _examples(records)}
         for kind, records in kinds.items()
     ]
-    unsent_count = run.map.missing - sum(map(len, kinds.values()))
-    if unsent_count > 0:
+    if unsent_count := sum(not prompt.records for prompt in run.prompts):
         rows.append({"kind": NOT_ASKED, "count": unsent_count, "examples": []})
     return sorted(rows, key=lambda row: (-row["count"], row["kind"]))
 

@@ -27,6 +27,7 @@ from needlemap.reports.page.payload import comparison_payload
 from needlemap.reports.pairing import compare_runs
 from needlemap.reports.renderers.page import to_sheet
 from needlemap.reports.report import FIGURES, Column, Fact, Line, Report, Row, Table
+from needlemap.reports.seek_report import effective_of, seek_result_of
 from needlemap.reports.suite_report import family_lines, suite_report
 from needlemap.reports.summary import overall_of, score_name, scores_of
 from needlemap.secrets import hidden
@@ -241,19 +242,23 @@ def _subject_line(page_runs: PageRuns, number: int, rules: tuple[str, ...]) -> L
         scores = scores_of(subject.families, subject.runs_by_family)
         return Line(page_runs.names[number], scores.means(), scores.effective(rule))
     (line,) = family_lines(subject.runs_by_family)
-    return replace(
-        line, name=page_runs.names[number], effective=effective_length(subject.runs[0].cube, rule)
-    )
+    run = subject.runs[0]
+    sought = seek_result_of(run)
+    effective = effective_of(sought, rule) if sought else effective_length(run.cube, rule)
+    return replace(line, name=page_runs.names[number], effective=effective)
 
 
 def _subject_row(subject: Subject, line: Line) -> list[str]:
     """Return a subject's name, mean, interval, effective length, and number of missing trials."""
+    mean = overall_of(subject.families, subject.runs_by_family)
     if subject.families.is_plain:
         map = subject.runs[0].map
-        certainty = f"{interval_behind(map.total)} {n_label(map.n, counted=map.counted)}".strip()
+        interval = "" if mean is None else interval_behind(map.total)
+        certainty = f"{interval} {n_label(map.n, counted=map.counted)}".strip()
+    elif report := finding_report(subject.families, subject.runs_by_family):
+        certainty = report.verdict.word if report.verdict else "-"
     else:
         certainty = f"{score_name(subject.families)} of {len(subject.runs)} families"
-    mean = overall_of(subject.families, subject.runs_by_family)
     score = score_label(None if mean is None else mean.score)
     effective = "-" if line.effective is None else effective_label(line.effective)
     missing = sum(run.map.missing for run in subject.runs)

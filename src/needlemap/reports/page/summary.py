@@ -142,9 +142,6 @@ def fit_trials(runs: Sequence[Loaded], limit: int = LIMIT) -> tuple[list[bytes],
     return trials, notes if left_out else []
 
 
-FORMAT = 2
-
-
 def summary(
     runs: Sequence[Loaded | Subject],
     *,
@@ -169,7 +166,6 @@ def summary(
     ]
     sheets = make_sheets(page_runs, differences, rules)
     return {
-        "page": FORMAT,
         "made": made.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "version": __version__,
         "title": title,

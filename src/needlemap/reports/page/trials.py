@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from needlemap.records.record import NeedleRecord, Record
 from needlemap.reports.labels import (
-    amount_label,
     cached_label,
     depth_words,
     moment_label,
@@ -32,6 +31,7 @@ from needlemap.reports.labels import (
 from needlemap.reports.renderers.page import share
 from needlemap.stats.means import Map
 from needlemap.stats.table_schema import TRIALS
+from needlemap.text import counted
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
@@ -91,7 +91,7 @@ def join_windows(windows: Sequence[Window]) -> tuple[list[str], dict[Window, Vie
     following = _next_windows(distinct) if distinct else {}
     passages: list[str] = []
     views: dict[Window, View] = {}
-    for chain in _chains(following, len(distinct)):
+    for chain in _window_chains(following, len(distinct)):
         text, places = _passage([(distinct[number], step) for number, step in chain])
         units = _utf16_offsets(text)
         for (number, _), place in zip(chain, places, strict=True):
@@ -178,19 +178,27 @@ def _continues(first: Window, second: Window, step: int) -> bool:
     return (first_before + first_after[:step]).endswith(second_before)
 
 
-def _chains(following: NextWindows, count: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield chains of windows, each window once, with its step from the window before it.
+def _window_chains(following: NextWindows, count: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield chains of windows that follow each other, as pairs of a window's number and its step.
 
-    If windows follow each other in a circle, the circle is cut at one of them.
+    Each of `count` windows is in one chain. Its step is its distance in letters from the window
+    before it in the chain, and 0 for the first window.
     """
-    followers = {other for other, _ in following.values()}
+    followers = {number for number, _ in following.values()}
+    # Windows that follow no other come first, because a chain starts at one of them. Only circles
+    # are left for the others: each is cut at its lowest number.
+    starts = sorted(range(count), key=lambda number: number in followers)
+
     chained: set[int] = set()
-    for start in sorted(range(count), key=followers.__contains__):
-        chain, number, step = [], start, 0
+    for start in starts:
+        chain: list[tuple[int, int]] = []
+        number, step = start, 0
         while number not in chained:
             chained.add(number)
             chain.append((number, step))
+            # The last window is followed by itself, which ends the loop.
             number, step = following.get(number, (number, 0))
+
         if chain:
             yield chain
 
@@ -245,21 +253,26 @@ def trial_columns(score_map: Map, detail: Detail = FULL) -> dict[str, Any]:
     columns = {
         "cell": [cell_number for cell_number, _ in rows],
         "says": _score_texts(records, scorer.scale if scorer else (0.0, 1.0), text),
-        **{name: _column(records, field, text, detail) for name, field in _SHOWN_FIELDS.items()},
+        **_columns(records, _SHOWN_FIELDS, text, detail),
         **_needles(records, text, detail),
-        "facts": [[name, _column(records, field, text, detail)] for name, field in _FACTS.items()],
+        "facts": [list(column) for column in _columns(records, _FACTS, text, detail).items()],
     }
     return {"strings": text.table, **columns}
 
 
-def _column(
-    records: Sequence[Record], field: ShownField, text: Strings, detail: Detail
-) -> list[Any]:
-    """Return a field of every record as the page shows it. Equal values are made once."""
-    value_of, show_value = field
-    values = [value_of(record) for record in records]
-    shown_values = {value: show_value(value, text, detail) for value in dict.fromkeys(values)}
-    return [shown_values[value] for value in values]
+def _columns(
+    records: Sequence[Record], fields: Mapping[str, ShownField], text: Strings, detail: Detail
+) -> dict[str, list[Any]]:
+    """Return fields of every record as the page shows them. Equal values are made once."""
+    # All fields of a record at once, because thousands of records do not fit into a processor's
+    # cache, and each further pass would read them from memory again.
+    rows = [[value_of(record) for value_of, _ in fields.values()] for record in records]
+    columns = {}
+    for index, (name, (_, show_value)) in enumerate(fields.items()):
+        values = [row[index] for row in rows]
+        shown_values = {value: show_value(value, text, detail) for value in dict.fromkeys(values)}
+        columns[name] = [shown_values[value] for value in values]
+    return columns
 
 
 _COLUMNS = {column.name: column for column in TRIALS}
@@ -267,12 +280,14 @@ _COLUMNS = {column.name: column for column in TRIALS}
 
 def _table_field(name: str) -> ShownField:
     """Return the field of a table's column: its texts by their places, its numbers rounded."""
-    column = _COLUMNS[name]
-    if column.kind == "text":
-        return column.value, lambda value, text, _: text(str(value or "") or None)
-    if column.kind == "number":
-        return column.value, lambda value, *_: share(value)
-    return column.value, _itself
+    # These columns are named as a record's fields are.
+    value_of = attrgetter(name)
+    kind = _COLUMNS[name].kind
+    if kind == "text":
+        return value_of, lambda value, text, _: text(str(value or "") or None)
+    if kind == "number":
+        return value_of, lambda value, *_: share(value)
+    return value_of, _itself
 
 
 def _prompt_field(
@@ -319,19 +334,19 @@ _SHOWN_FIELDS: dict[str, ShownField] = {
         attrgetter("thinking"),
         lambda thoughts, text, detail: text(thoughts and thoughts[: detail.answer]),
     ),
-    "thought": _record_field("thinking_tokens", lambda tokens: amount_label(tokens, "token")),
+    "thought": _record_field("thinking_tokens", lambda tokens: counted(tokens, "token")),
 }
 # What was measured, in words: names on the page, in this order.
 _FACTS: dict[str, ShownField] = {
     "finish reason": _table_field("finish"),
     "latency": _record_field("latency_s", seconds_label),
-    "prompt": _record_field("sent_tokens", lambda tokens: amount_label(tokens, "token")),
+    "prompt": _record_field("sent_tokens", lambda tokens: counted(tokens, "token")),
     "cached": (
         attrgetter("cached_tokens", "shared_tokens"),
         lambda both, text, _: text(cached_label(*both)),
     ),
-    "answer": _record_field("completion_tokens", lambda tokens: amount_label(tokens, "token")),
-    "thinking": _record_field("thinking_tokens", lambda tokens: amount_label(tokens, "token")),
+    "answer": _record_field("completion_tokens", lambda tokens: counted(tokens, "token")),
+    "thinking": _record_field("thinking_tokens", lambda tokens: counted(tokens, "token")),
     "mean log-probability": (
         lambda record: record.logprobs and record.logprobs.mean,
         lambda nats, text, _: text(None if nats is None else typeset(f"{nats:.4f}")),
@@ -342,7 +357,7 @@ _FACTS: dict[str, ShownField] = {
     "finished": _record_field("finished_at", moment_label),
     "prompt sha256": _prompt_field("sha256", lambda sha, text, _: text(sha and sha[:SHA])),
     "off the length by": _prompt_field(
-        "off_by", lambda off, text, _: text(amount_label(off, "token") if off else None), 0
+        "off_by", lambda off, text, _: text(counted(off, "token") if off else None), 0
     ),
     "already in the haystack": _prompt_field(
         "collisions", lambda collisions, text, _: text(", ".join(collisions) or None), ()
@@ -360,12 +375,9 @@ def _score_texts(
     low, high = scale
     has_own_scale = (low, high) != (0.0, 1.0)
     native = _COLUMNS["native_score"].value
-    places: dict[tuple[Any, Any], int | None] = {}
-    for record in records:
-        key = (record.score, native(record) if has_own_scale else None)
-        if key not in places:
-            places[key] = text(_score_words(*key, low, high))
-    return [places[record.score, native(record) if has_own_scale else None] for record in records]
+    scores = [(record.score, native(record) if has_own_scale else None) for record in records]
+    places = {score: text(_score_words(*score, low, high)) for score in dict.fromkeys(scores)}
+    return [places[score] for score in scores]
 
 
 def _score_words(score: float | None, native: Any, low: float, high: float) -> str:
@@ -379,23 +391,22 @@ def _score_words(score: float | None, native: Any, low: float, high: float) -> s
 
 def _needles(records: Sequence[Record], text: Strings, detail: Detail) -> dict[str, list[Any]]:
     """Return the passages, and for each trial its needles: depth, text, and view of a passage."""
-    needles_of_records = [
-        [_needle_window(needle, detail.around(record)) for needle in record.needles]
-        for record in records
+    rows = []
+    for record in records:
+        has_window = detail.around(record)
+        row = []
+        for needle in record.needles:
+            depth_label = f"{depth_words(needle.realised)} (meant for {depth_words(needle.meant)})"
+            needle_text, window = _needle_window(needle, has_window)
+            row.append((text(depth_label), text(needle_text or None), window))
+        rows.append(row)
+
+    passages, views = join_windows([window for row in rows for _, _, window in row])
+    needles = [
+        [[label, needle_text, *views.get(window, _NO_VIEW)] for label, needle_text, window in row]
+        for row in rows
     ]
-    passages, views = join_windows([window for row in needles_of_records for _, window in row])
-    rows = [
-        [
-            [
-                text(f"{depth_words(needle.realised)} (meant for {depth_words(needle.meant)})"),
-                text(needle_text or None),
-                *views.get(window, _NO_VIEW),
-            ]
-            for needle, (needle_text, window) in zip(record.needles, row, strict=True)
-        ]
-        for record, row in zip(records, needles_of_records, strict=True)
-    ]
-    return {"passages": passages, "needles": rows}
+    return {"passages": passages, "needles": needles}
 
 
 def _needle_window(needle: NeedleRecord, has_window: bool) -> tuple[str, Window]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from needlemap.reports.labels import (
     SIGNS,
-    amount_label,
     interval_label,
     p_label,
     score_label,
@@ -31,11 +30,11 @@ from needlemap.reports.renderers.html import (
     visible_html,
     wide_block,
 )
-from needlemap.text import short
+from needlemap.text import counted, short
 
 Data = Mapping[str, Any]
 CELLS_NOTE = "Each cell: score in percent (n)."
-ALL_LINES = "All that needlemap report says"
+ALL_LINES = "All sentences of needlemap report"
 
 
 def views_html(summary: Data) -> str:
@@ -110,15 +109,19 @@ def _change_readings(comparison: Data) -> Iterator[Sequence[str]]:
     """Yield the readings of two compared runs: word, value, note and class."""
     overall = comparison["overall"]
     noun = "pair" if comparison["counted"] else "mean"
-    note = f"%, A to B\n{amount_label(comparison['pairs'], noun)}"
+    note = f"%, A to B\n{counted(comparison['pairs'], noun)}"
     if comparison["counted"]:
-        note += f", {amount_label(overall['haystacks'], 'haystack')}"
-    scores = " → ".join(score_label(overall[name] / 100) for name in ("score_a", "score_b"))
-    yield "Scores", scores, note, "main"
+        note += f", {counted(overall['haystacks'], 'haystack')}"
+    shares = (
+        None if overall[name] is None else overall[name] / 100 for name in ("score_a", "score_b")
+    )
+    yield "Scores", " → ".join(map(score_label, shares)), note, "main"
     if comparison["warnings"]:
         yield "Warning", "", " ".join(comparison["warnings"]).removeprefix("warning: "), "warned"
     if comparison["counted"]:
-        note = f"{comparison['gained']:,} gained; p {p_label(overall['p'])}"
+        note = f"{comparison['gained']:,} gained"
+        if overall["p"] is not None:
+            note += f"; p {p_label(overall['p'])}"
         yield "Changed", f"{comparison['lost']:,} lost", note, ""
 
 
@@ -133,14 +136,14 @@ def _run_readings(run: Data) -> Iterator[Sequence[str]]:
         totals["trials"] - totals["unasked"],
     )
     if totals["unasked"]:
-        note = f"of {amount_label(totals['trials'], noun)}"
+        note = f"of {counted(totals['trials'], noun)}"
         yield "Not sent", f"{totals['unasked']:,}", note, ""
-    note = f"of {amount_label(sent_count, noun)}{' sent' if totals['unasked'] else ''}"
+    note = f"of {counted(sent_count, noun)}{' sent' if totals['unasked'] else ''}"
     yield "Not measured", f"{failure_count:,}", note, "warn" if failure_count else ""
-    if withheld := run["overall"].get("withheld"):
-        yield "Refused or filtered", f"{withheld:,}", "count as 0", ""
+    if run["withheld"]:
+        yield "Refused or filtered", f"{run['withheld']:,}", "count as 0", ""
     if tokens := totals["prompt_tokens"]:
-        shares = (("cached_tokens", "cached"), ("planned_tokens", "planned"))
+        shares = (("cached_tokens", "cached"), ("planned_tokens", "planned to be shared"))
         known_shares = [
             f"{100 * totals[key] / tokens:.0f} % {word}"
             for key, word in shares
@@ -165,20 +168,27 @@ def _difference(difference: Data) -> str:
 
 
 def _answer(sheet: Data, advice: Sequence[str] = ()) -> str:
-    """Return a sheet's result in a sentence, its reason, and what to do next."""
+    """Return the HTML of a sheet's result, its reason, and what to do next.
+
+    If the sheet has neither a verdict nor an answer, the result is ''.
+    """
+    sign = ""
+    advice_lines = list(advice)
     if "verdict" in sheet:
-        word, claim, basis, next_step = sheet["verdict"]
-        why = f'<p class="why">{sentence_html(_sentence(_capitalised(basis)))}</p>' if basis else ""
-        head = sentence_html(_sentence(claim))
-        answer = f'<p class="answer">{verdict_sign(word)} <b>{head}</b></p>{why}'
-        advice_lines = [*([f"Next: {next_step}"] if next_step else []), *advice]
-        return _part("answer", answer + "".join(map(_advice_html, advice_lines)))
-    head, _, why = sheet["answer"].partition("; ")
-    if not head:
-        return ""
-    reason = f'<p class="why">{sentence_html(_sentence(_capitalised(why)))}</p>' if why else ""
-    answer = f'<p class="answer"><b>{sentence_html(_sentence(head))}</b></p>{reason}'
-    return _part("answer", answer + "".join(map(_advice_html, advice)))
+        word, claim, reason, next_step = sheet["verdict"]
+        sign = f"{verdict_sign(word)} "
+        if next_step:
+            advice_lines.insert(0, f"Next: {next_step}")
+    else:
+        claim, _, reason = sheet["answer"].partition("; ")
+        if not claim:
+            return ""
+
+    html = f'<p class="answer">{sign}<b>{sentence_html(_sentence(claim))}</b></p>'
+    if reason:
+        html += f'<p class="why">{sentence_html(_sentence(_capitalised(reason)))}</p>'
+    html += "".join(map(_advice_html, advice_lines))
+    return _part("answer", html)
 
 
 def _capitalised(text: str) -> str:
@@ -207,7 +217,7 @@ def _verdict(sheet: Data) -> str:
                 "corrected for their number."
             ),
             *_tables(sheet),
-            fold("All that needlemap compare says", list_html(sheet["lines"])),
+            fold("All sentences of needlemap compare", list_html(sheet["lines"])),
         ]
     )
 
@@ -237,6 +247,7 @@ def _titled_table(table_data: Data, sheet_title: str) -> str:
 
 
 def _sheet_table(table_data: Data) -> str:
+    """Return the HTML of a sheet's table. Columns of texts are left-aligned."""
     kinds = [kind for _, _, *kind in table_data["rows"][0]["cells"][1:]]
     rows = [
         [_row_name(row), *(_cell(*cell) for cell in row["cells"][1:])] for row in table_data["rows"]

@@ -28,7 +28,6 @@ from needlemap.reports.colours import (
     palette_colours,
 )
 from needlemap.reports.labels import (
-    all_failures,
     depth_labels,
     depth_score_labels,
     in_percent,
@@ -43,7 +42,7 @@ from needlemap.reports.labels import (
 )
 from needlemap.stats.cell_score import CellScore
 from needlemap.stats.intervals import ClusterMean
-from needlemap.stats.means import Map
+from needlemap.stats.means import Map, Unanswered
 
 T = TypeVar("T")
 RAGGED_ROWS = 20
@@ -326,11 +325,9 @@ def plain_summary(score_map: Map) -> str:
 
 
 def _length_line(score_map: Map, length: int) -> str:
-    cells = [cell for cell in score_map.cells if cell.length_tokens == length]
-    missing = sum(cell.missing for cell in cells)
-    reasons = f" missing {missing_label(missing, all_failures(cells))}" if missing else ""
-    thought = sum(cell.thought for cell in cells)
-    reasons += f" ({thought} thinking budget spent)" if thought else ""
+    row = score_map.unanswered.get(length, Unanswered())
+    reasons = f" missing {missing_label(row.missing, row.failures)}" if row.missing else ""
+    reasons += f" ({row.thought} thinking budget spent)" if row.thought else ""
     return f"{_mean_line(score_map.margins.get(length), counted=score_map.counted)}{reasons}"
 
 
@@ -384,13 +381,16 @@ def _header_with_unit(header: str, width: int) -> str:
 def _footer(
     score_map: Map, raster: Raster, cell_width: int, glyphs: Glyphs, width: int
 ) -> list[Text]:
+    """Return the lines below a map: the overall score, what is missing, and the legend."""
     overall, *missing = _totals(score_map)
-    merging = [f"each place: the mean of up to {raster.most} cells"] if raster.most > 1 else []
-    sentences = (*missing, _legend(score_map, cell_width, glyphs), *merging)
-    notes = [
-        Text(part, style="dim") for note in sentences if note for part in break_line(note, width)
-    ]
-    return [*(Text(part, style="bold") for part in break_line(overall, width)), *notes]
+    notes = [*missing, _legend(score_map, cell_width, glyphs)]
+    if raster.most > 1:
+        notes.append(f"each place: the mean of up to {raster.most} cells")
+
+    lines = [Text(part, style="bold") for part in break_line(overall, width)]
+    for note in filter(None, notes):
+        lines += [Text(part, style="dim") for part in break_line(note, width)]
+    return lines
 
 
 def _totals(score_map: Map) -> list[str]:

@@ -16,8 +16,7 @@ def to_json(report: Report) -> dict[str, Any]:
         if not part.key:
             continue
         if isinstance(part, Fact):
-            value = part.value() if callable(part.value) else part.value
-            fields[part.key] = part.unit.plain(value)
+            fields[part.key] = part.value() if callable(part.value) else part.value
         elif isinstance(part, Table):
             fields[part.key] = part.plain()
         else:

@@ -15,10 +15,7 @@ from needlemap.files import write_report
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.report import Report
 from needlemap.stats.verdicts import FAIL, PASS, Word, exit_code
-from needlemap.text import printable
-
-# No characters, which `printable` does not drop.
-_NO_XML = {0xFFFE: None, 0xFFFF: None}
+from needlemap.text import xml_text
 
 
 def to_junit(reports: Sequence[Report], on_undecided: str = "fail") -> bytes:
@@ -29,16 +26,16 @@ def to_junit(reports: Sequence[Report], on_undecided: str = "fail") -> bytes:
     suite = ElementTree.SubElement(root, "testsuite", {"name": name})
     cases = [(report, claim) for report in reports for claim in report.claims]
     for report, claim in cases:
-        attributes = {"classname": name.replace(" ", "."), "name": _text(claim.name, line=True)}
+        attributes = {"classname": name.replace(" ", "."), "name": xml_text(claim.name, line=True)}
         case = ElementTree.SubElement(suite, "testcase", attributes)
         tag = _tag(claim.word, on_undecided)
         tags[tag] += 1
         verdict_attributes = {
-            "message": _text(claim.said or report.last_line, line=True),
+            "message": xml_text(claim.said or report.last_line, line=True),
             "type": claim.word,
         }
         part = ElementTree.SubElement(case, tag, verdict_attributes if claim.word != PASS else {})
-        part.text = _text(claim.text or to_text(report).rstrip("\n"))
+        part.text = xml_text(claim.text or to_text(report).rstrip("\n"))
     suite.set("tests", str(tags.total()))
     for counter, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(counter, str(tags[tag]))
@@ -56,8 +53,3 @@ def _tag(word: Word, on_undecided: str) -> str:
     if word in (PASS, FAIL):
         return "system-out" if word == PASS else "failure"
     return "error" if exit_code(word, on_undecided) else "skipped"
-
-
-def _text(text: str, *, line: bool = False) -> str:
-    """Return a text as XML 1.0 may hold it."""
-    return printable(text, line=line).translate(_NO_XML)

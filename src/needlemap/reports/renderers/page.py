@@ -7,7 +7,6 @@ A sheet is texts and curves and knows nothing of how it is drawn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 from needlemap.reports.labels import SIGNS
@@ -15,7 +14,7 @@ from needlemap.reports.page.charts import draw_chart, draw_pictures
 from needlemap.reports.renderers.html import word_class
 from needlemap.reports.report import SCORE, SENTENCE, Column, Report, Row, Table
 from needlemap.secrets import hidden
-from needlemap.stats.effective import Effective, Mean
+from needlemap.stats.effective import Mean
 from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.verdicts import Verdict
 
@@ -55,7 +54,7 @@ def to_sheet(
         "title": report.title,
         "says": f"{SIGNS[verdict.word]} {verdict.word}" if verdict else hidden(report.brief),
         "sign": f"word-of {word_class(verdict.word)}" if verdict else "",
-        "answer": hidden(report.last_line or report.answer),
+        "answer": hidden(report.answer or report.last_line),
         **({"verdict": _verdict(verdict)} if verdict else {}),
         "first": first,
         "readings": [
@@ -150,11 +149,3 @@ def mean_columns(means: Iterable[ClusterMean | Mean | None]) -> Columns:
 def share(value: float | None, digits: int = 6) -> float | None:
     """Return a share, or another small number, rounded to `digits` decimals. None stays None."""
     return None if value is None else round(value, digits)
-
-
-def tokens_of(effective: Effective) -> int | None:
-    """Return an effective length in tokens if it is finite and positive, else None."""
-    value = effective.value
-    if effective.rule.kind == "auc" or value is None:
-        return None
-    return round(value) if isfinite(value) and value > 0 else None

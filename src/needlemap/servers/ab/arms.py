@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from needlemap.stats import Place, latest_records, place_of
-from needlemap.stats.exact import mcnemar, more_often
+from needlemap.stats.exact import chance_of_more
 from needlemap.stats.intervals import t_quantile
 from needlemap.stats.judging import PairedLoss, judge
 from needlemap.stats.looks import Scope, endless_looks
 from needlemap.stats.pairs import (
     FirstDifference,
     first_difference,
+    leads_of,
+    overruns,
     scores_of,
     shared_prefix,
     tokens_of,
@@ -76,8 +78,8 @@ class ArmTrial:
 
     @property
     def is_pair(self) -> bool:
-        """Return True if both arms were sent the prompt, and at least one answered."""
-        return self.is_complete and self.scores != (None, None)
+        """Return True if both arms answered the prompt."""
+        return None not in self.scores
 
     @property
     def is_complete(self) -> bool:
@@ -85,10 +87,12 @@ class ArmTrial:
         return self.reference is not None and self.other is not None
 
     @property
-    def loss(self) -> float:
-        """Return the reference's score minus the other arm's; an arm without an answer has 0."""
+    def loss(self) -> float | None:
+        """Return the reference's score minus the other arm's, or None if either is missing."""
         reference_score, other_score = self.scores
-        return (reference_score or 0.0) - (other_score or 0.0)
+        if reference_score is None or other_score is None:
+            return None
+        return reference_score - other_score
 
     @property
     def difference(self) -> FirstDifference | None:
@@ -194,17 +198,11 @@ def _move_at_difference(reference: Logprobs, other: Logprobs, index: int) -> flo
     if runner_up is None:
         return None
 
-    lead = _lead(reference, index)
+    lead = leads_of(reference)[index]
     expected = reference.nats[index] if lead is None else other.nats[index] + lead
     change = runner_up - expected
     is_runner_up = other.others[index] == reference.tokens[index]
     return change if is_runner_up else min(0.0, change)
-
-
-def _lead(logprobs: Logprobs, index: int) -> float | None:
-    """Return by how many nats a token is likelier than the runner-up, or None without one."""
-    runner_up = logprobs.other_nats[index]
-    return None if runner_up is None else logprobs.nats[index] - runner_up
 
 
 def _lead_moves(reference: Logprobs, other: Logprobs, count: int) -> list[float]:
@@ -213,8 +211,8 @@ def _lead_moves(reference: Logprobs, other: Logprobs, count: int) -> list[float]
     If a token has no runner-up in one arm, its change is that of its log-probability.
     """
     moves = []
-    for index in range(count):
-        lead, other_lead = _lead(reference, index), _lead(other, index)
+    leads = zip(leads_of(reference)[:count], leads_of(other)[:count], strict=True)
+    for index, (lead, other_lead) in enumerate(leads):
         if lead is None or other_lead is None:
             moves.append(other.nats[index] - reference.nats[index])
         else:
@@ -249,36 +247,35 @@ def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[ArmTrial]:
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyChange:
-    """One family's pairs.
+class CellChange:
+    """The change of a cell's prompts that both arms were sent.
 
     Attributes:
-        n: The number of pairs.
-        reference_mean, other_mean: The mean scores of both arms, as shares.
+        n: The number of pairs, which both arms answered.
+        missing: The number of prompts that an arm did not answer.
+        loss: The mean loss of the pairs, as a share; None without a pair.
         lost, gained: The pairs that the other arm lost and gained.
-        p: The p of lost against gained pairs, by McNemar's exact test.
+        nats: The mean change in nats a token; None if no prompt shows it.
     """
 
     n: int
-    reference_mean: float
-    other_mean: float
+    missing: int
+    loss: float | None
     lost: int
     gained: int
-    p: float
+    nats: float | None
 
     @classmethod
-    def of(cls, pairs: Sequence[ArmTrial]) -> FamilyChange:
-        """Return the change of some pairs, of which there is at least one."""
-        lost = sum(pair.loss > 0 for pair in pairs)
-        gained = sum(pair.loss < 0 for pair in pairs)
-        scores = [pair.scores for pair in pairs]
+    def of(cls, trials: Sequence[ArmTrial]) -> CellChange:
+        """Return the change of some prompts that both arms were sent."""
+        losses = [loss for trial in trials if (loss := trial.loss) is not None]
         return cls(
-            n=len(pairs),
-            reference_mean=sum(score or 0.0 for score, _ in scores) / len(pairs),
-            other_mean=sum(score or 0.0 for _, score in scores) / len(pairs),
-            lost=lost,
-            gained=gained,
-            p=mcnemar(lost, gained),
+            n=len(losses),
+            missing=len(trials) - len(losses),
+            loss=_mean(losses),
+            lost=sum(loss > 0 for loss in losses),
+            gained=sum(loss < 0 for loss in losses),
+            nats=_mean([nats for trial in trials if (nats := trial.nats) is not None]),
         )
 
 
@@ -299,15 +296,19 @@ class ArmsLoss:
 
     Attributes:
         loss: The loss of the other arm, with its verdict.
-        failed: The number of pairs that the other arm failed to answer, and that the reference did.
+        failed: The number of prompts that the other arm and the reference failed to answer, of
+            those that both were sent.
         prompts: The number of prompts that both were sent, those that both failed included.
         drift: A change of the loss during the ab; None if there was none.
+        ran_on: The number of answers of the reference and of the other arm that alone ran on to
+            the token limit, and so count as wrong.
     """
 
     loss: PairedLoss
     failed: tuple[int, int]
     prompts: int
     drift: Drift | None = None
+    ran_on: tuple[int, int] = (0, 0)
 
 
 def judge_arms(
@@ -353,15 +354,17 @@ def judge_arms(
         looks=endless_looks if stops else None,
         measured=(moments[0], moments[-1]) if moments else ("", ""),
     )
-    scores = [trial.scores for trial in trials if trial.is_pair]
+    scores = [trial.scores for trial in trials if trial.is_complete]
+    ran_on = [overruns(trial.reference, trial.other) for trial in trials]
     return ArmsLoss(
         loss,
         failed=(
             sum(score is None for _, score in scores),
             sum(score is None for score, _ in scores),
         ),
-        prompts=sum(trial.is_complete for trial in trials),
+        prompts=len(scores),
         drift=_drift(rows),
+        ran_on=(sum(first for first, _ in ran_on), sum(second for _, second in ran_on)),
     )
 
 
@@ -434,7 +437,7 @@ class LogprobShift:
 
         def chance(limit: float) -> float:
             count, again_count = counts_beyond(limit)
-            return more_often(count, len(sizes), again_count, len(again_sizes))
+            return chance_of_more(count, len(sizes), again_count, len(again_sizes))
 
         usual = max(LEAST_NATS, float(np.quantile(again_sizes, USUAL, method="higher")))
         middle = max(LEAST_NATS, float(np.median(again_sizes)))
@@ -465,36 +468,38 @@ def tripwire(trials: Iterable[ArmTrial]) -> LogprobShift | None:
 def worst_of(trials: Iterable[ArmTrial], usual: float) -> list[ArmTrial]:
     """Return the WORST prompts that changed most.
 
-    Lost ones come first, then less likely answers, then short prompts.
+    Lost ones come first, then those that the other arm alone did not answer, then less likely
+    answers, then short prompts.
 
     usual: the limit in nats a token up to which a move is no change.
     """
-    changed_trials = [
-        trial
-        for trial in trials
-        if trial.is_pair and (trial.loss > 0 or trial.difference or abs(trial.nats or 0.0) > usual)
-    ]
-    changed_trials.sort(key=lambda trial: (-trial.loss, trial.nats or 0.0, trial.place[1]))
+
+    def has_changed(trial: ArmTrial) -> bool:
+        if trial.loss is None:
+            return trial.is_complete and trial.scores[0] is not None
+        return trial.loss > 0 or bool(trial.difference) or abs(trial.nats or 0.0) > usual
+
+    changed_trials = [trial for trial in trials if has_changed(trial)]
+    changed_trials.sort(
+        key=lambda trial: (
+            -(trial.loss or 0.0),
+            trial.is_pair,
+            trial.nats or 0.0,
+            trial.place[1],
+        )
+    )
     return changed_trials[:WORST]
 
 
-def changes_by_cell(
-    trials: Iterable[ArmTrial],
-) -> dict[tuple[str, int, float], tuple[FamilyChange, float | None]]:
-    """Return the change of the pairs of each cell, and the mean change in nats a token.
-
-    The keys are family, length and depth.
-    """
+def changes_by_cell(trials: Iterable[ArmTrial]) -> dict[tuple[str, int, float], CellChange]:
+    """Return the change of each cell, by family, length and depth."""
     cells = defaultdict[tuple[str, int, float], list[ArmTrial]](list)
     for trial in trials:
-        if trial.is_pair:
+        if trial.is_complete:
             _, length, depth = trial.place
             cells[trial.family, length, depth].append(trial)
-    return {
-        cell: (FamilyChange.of(pairs), _mean_nats(pairs)) for cell, pairs in sorted(cells.items())
-    }
+    return {cell: CellChange.of(cell_trials) for cell, cell_trials in sorted(cells.items())}
 
 
-def _mean_nats(pairs: Iterable[ArmTrial]) -> float | None:
-    moves = [nats for pair in pairs if (nats := pair.nats) is not None]
-    return sum(moves) / len(moves) if moves else None
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -60,8 +60,8 @@ _PART = 16
 # Haystacks of a family that the reference is asked twice of; after them one in four.
 YARDSTICK = 100
 YARDSTICK_STEP = 4
-# Times that a lost answer is asked for again, after one block each.
-AGAINS = 3
+# How often a prompt whose answer was lost is sent again, after one block each.
+MOST_RETRIES = 3
 Settle = Callable[[dict[str, Any]], Mapping[str, Chosen]]
 
 
@@ -336,7 +336,7 @@ def _seed_of(options: AbOptions, default: int) -> int:
 
 
 def _salt(options: AbOptions) -> str:
-    """Return the salt by which a server keeps cached prefixes apart; '' if the user sends none."""
+    """Return the salt that keeps a server's cached prefixes apart, or '' if the user sends none."""
     return str(options.flags.get("request", {}).get(SALT, ""))
 
 
@@ -458,6 +458,7 @@ class ArmsInBlocks:
         return " ".join(f"{arm}: {reason}" for arm, reason in reasons.items())
 
     async def _ask_blocks(self) -> None:
+        """Send blocks until the verdict is final, none is left, or `stopped` has a reason."""
         ab = self.ab
         number = first_open(ab)
         loss = ab.judge()
@@ -500,7 +501,7 @@ class ArmsInBlocks:
                     await self._ask_arm(arm, family, haystacks, weigh=True)
 
     async def _retry_lost(self, numbers: range) -> bool:
-        """Retry the prompts whose answers an arm lost, at most AGAINS times each.
+        """Retry the prompts whose answers an arm lost, at most MOST_RETRIES times each.
 
         Time-outs alone must not make a difference between two arms. Return True if any prompt was
         sent again.
@@ -514,7 +515,7 @@ class ArmsInBlocks:
                 has_asked = True
                 self._retries.update((arm.name, family, number) for number in haystacks)
                 experiment = self.ab.experiment(arm.name, family, haystacks)
-                outcome = await self._ask(f"{arm.name}-{family}", arm.name, experiment)
+                outcome = await self._send_trials(f"{arm.name}-{family}", arm.name, experiment)
                 if outcome is not None and outcome.stopped:
                     self._stop_at_limit(outcome.stopped)
         return has_asked
@@ -525,7 +526,7 @@ class ArmsInBlocks:
         return [
             number
             for number in sorted(lost.intersection(numbers))
-            if self._retries[arm, family, number] < AGAINS
+            if self._retries[arm, family, number] < MOST_RETRIES
         ]
 
     def _block_size(self, number: int) -> int:
@@ -548,30 +549,33 @@ class ArmsInBlocks:
             numbers = [
                 number for number in numbers if number < YARDSTICK or number % YARDSTICK_STEP == 0
             ]
-        server = self._server(arm)
-        if not numbers or self._is_limited or server in self._gone:
+        answering_arm = self._answering_arm(arm)
+        if not numbers or self._is_limited or answering_arm in self._gone:
             return
         experiment = self.ab.experiment(arm, family, numbers, weigh=weigh)
         if not experiment.trials:
             return
-        name = f"{arm}-{family}{WEIGHED if weigh else ''}"
-        outcome = await self._ask(name, server, experiment)
+        run_name = f"{arm}-{family}{WEIGHED if weigh else ''}"
+        outcome = await self._send_trials(run_name, answering_arm, experiment)
         if outcome is not None:
-            self._take(server, outcome)
+            self._take_outcome(answering_arm, outcome)
 
-    async def _ask(self, name: str, server: str, experiment: Experiment) -> Outcome | None:
-        """Send the trials of a family, and return the outcome; None if all were sent before.
+    async def _send_trials(
+        self, run_name: str, answering_arm: str, experiment: Experiment
+    ) -> Outcome | None:
+        """Send trials that have no answer yet, and return the outcome, or None if all have one.
 
-        name: the family's. server: the arm that answers.
+        run_name: the name of the folder for the records of one arm and family. answering_arm: the
+        name of the arm that the trials are sent to.
         """
-        session = Session.open(experiment, self.ab.folder.folder(name))
-        return await FullGrid(session).ask(self._campaign, name, server)
+        session = Session.open(experiment, self.ab.folder.folder(run_name))
+        return await FullGrid(session).ask(self._campaign, run_name, answering_arm)
 
-    def _server(self, arm: str) -> str:
+    def _answering_arm(self, arm: str) -> str:
         """Return the arm that answers: the reference for `again`, otherwise the arm itself."""
         return self.ab.options.arms[0].name if arm == AGAIN else arm
 
-    def _take(self, arm: str, outcome: Outcome) -> None:
+    def _take_outcome(self, arm: str, outcome: Outcome) -> None:
         """Stop if the outcome of a block shows a limit, or an arm that no longer answers."""
         failures = self._failures[arm]
         failures.take_batch(outcome)

@@ -19,12 +19,11 @@ from needlemap.commands.announce import (
     show_finding,
     terminable,
 )
-from needlemap.commands.compare import scope_of
 from needlemap.deadline import clock
 from needlemap.errors import SettingsError, naming
 from needlemap.files import make_folder
 from needlemap.finishes import list_unknown
-from needlemap.http.compatible import served
+from needlemap.http.compatible import served_model
 from needlemap.models.started import PORT, started
 from needlemap.records.lock import hold_folder
 from needlemap.records.origin import check_origin
@@ -136,7 +135,7 @@ def ab_command(
         pairs=pairs,
         decided=decided,
         weigh=typed.weigh,
-        scope=scope_of(typed.scope),
+        scope=typed.scope,
     )
     if typed.plan:
         reference, other = (_find_arm_model(arm, flags) for arm in arms)
@@ -203,7 +202,7 @@ def _find_arm_model(arm: Arm, flags: Mapping[str, Any]) -> Arm:
         return arm
     with naming(f"Arm '{arm.name}'"):
         name, address = find_model(arm.base_url, flags)
-    return replace(arm, model=served(name), base_url=address)
+    return replace(arm, model=served_model(name), base_url=address)
 
 
 def _run_ab(options: AbOptions, typed: AbFlags, ending: Ending) -> int:
@@ -234,7 +233,7 @@ def _run_ab(options: AbOptions, typed: AbFlags, ending: Ending) -> int:
 
 
 def highest_cost(ab: Ab) -> tuple[int, float | None]:
-    """Return the highest cost of an ab in tokens and in dollars; None if a price is not known."""
+    """Return the highest cost of an ab in tokens and dollars, or None if a price is not known."""
     tokens = 0
     prices = list[float | None]()
     for arm, families in [*ab.ways.items(), *ab.weighing.items()]:
@@ -260,30 +259,12 @@ def cost_line(ab: Ab) -> str:
     until = "until a verdict" if ab.options.decided else "whatever the verdict"
     return (
         f"ab: {' and '.join(names)}, {counted(ab.most_pairs, 'pair')} at most, {until}: up to "
-        f"{short(tokens)} prompt tokens{price}, {names[0]} being asked twice{_one_depth_words(ab)}"
+        f"{short(tokens)} prompt tokens{price}, {names[0]} being asked twice"
     )
 
 
-def _one_depth_words(ab: Ab) -> str:
-    """Return the cost of one prompt per haystack, compared with prompts at all depths.
-
-    If an ab asks at all depths, the result is ''.
-    """
-    if not ab.options.decided:
-        return ""
-    # Haystacks that are computed, counted in whole ones.
-    computed_alone = computed_together = 0.0
-    for resolved in ab.reference_families.values():
-        depths = sorted(resolved.grid.depths)
-        computed_alone += len(depths)
-        # The server computes of each prompt only what follows the needle of the previous one.
-        computed_together += len(depths) - sum(depths[:-1])
-    times = computed_alone / computed_together
-    return f"; one prompt a haystack, up to {times:.2f} times the tokens a prompt of all its depths"
-
-
 def _depth_notes(ab: Ab) -> list[str]:
-    """Return a note that fewer depths decide sooner, if haystacks are asked at many."""
+    """Return a note that fewer depths decide sooner, or none if haystacks have few depths."""
     most = max(len(ab.depths_of(resolved.grid, 0)) for resolved in ab.ways[AGAIN].values())
     if most <= FEW_DEPTHS:
         return []

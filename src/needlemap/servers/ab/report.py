@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from needlemap.grid import percent
 from needlemap.models import LogprobSource
 from needlemap.reports.labels import score_label
-from needlemap.reports.loss import loss_json, verdict_of, warnings_of
+from needlemap.reports.loss import loss_json, overrun_notes, verdict_of, warnings_of
 from needlemap.reports.report import (
     COUNT,
     DEPTH,
     LENGTH,
     LOSS,
     NATS,
-    PERCENT,
+    SCORE,
     Claim,
     Column,
     Fact,
@@ -34,7 +34,6 @@ from needlemap.servers.ab.arms import (
     BLOCKS,
     ArmsLoss,
     ArmTrial,
-    FamilyChange,
     LogprobShift,
     changes_by_cell,
     judge_arms,
@@ -45,6 +44,7 @@ from needlemap.servers.ab.arms import (
 from needlemap.servers.ab.file import AGAIN, WEIGHED, read_ab
 from needlemap.stats.difference import holm
 from needlemap.stats.effective import Mean
+from needlemap.stats.judging import PairedLoss
 from needlemap.stats.looks import Scope
 from needlemap.stats.pairs import FirstDifference, Token
 from needlemap.stats.verdicts import FAIL, SUSPECT
@@ -53,6 +53,7 @@ from needlemap.text import counted
 if TYPE_CHECKING:
     from needlemap.records.loaded import Loaded
 
+T = TypeVar("T", str, int)
 WAYS: Mapping[LogprobSource, str] = {
     "generated": (
         "of each answer as it was written, to the first other token, with the runner-up there"
@@ -65,8 +66,9 @@ WAYS: Mapping[LogprobSource, str] = {
 FAMILIES = (
     Column("family", "family"),
     Column("pairs", "pairs", COUNT),
-    Column("reference", "reference", PERCENT),
-    Column("other", "other", PERCENT),
+    Column("missing", "missing", COUNT),
+    Column("reference", "reference", SCORE),
+    Column("other", "other", SCORE),
     Column("loss", "loss", LOSS),
     Column("lost", "lost", COUNT),
     Column("gained", "gained", COUNT),
@@ -77,6 +79,7 @@ CELLS = (
     Column("length", "length", LENGTH),
     Column("depth", "depth", DEPTH),
     Column("pairs", "pairs", COUNT),
+    Column("missing", "missing", COUNT),
     Column("loss", "loss", LOSS),
     Column("nats", "nats", NATS),
 )
@@ -105,7 +108,7 @@ class AbFinding:
         arms: The loss.
         tripwire: How far log-probabilities moved; None without them.
         most: The most pairs that it may ask; 0 if that is not known.
-        stops: Whether a verdict ends it before.
+        stops: Whether it stops as soon as a verdict is decided.
     """
 
     path: Path
@@ -117,16 +120,19 @@ class AbFinding:
     stops: bool
 
     @property
-    def saved(self) -> int:
-        """Return the number of pairs that an early verdict made needless."""
+    def saved_pairs(self) -> int:
+        """Return the number of pairs that were not sent because the verdict came early.
+
+        If the ab does not stop at a verdict, or has none yet, the number is 0.
+        """
         if not self.stops or not self.arms.loss.is_decided:
             return 0
         return max(0, self.most - self.arms.prompts)
 
     @property
-    def pairs(self) -> list[ArmTrial]:
-        """Return the prompts that both arms were sent and at least one answered."""
-        return [trial for trial in self.trials if trial.is_pair]
+    def sent(self) -> list[ArmTrial]:
+        """Return the prompts that both arms were sent."""
+        return [trial for trial in self.trials if trial.is_complete]
 
     def report(self) -> Report:
         """Return the report."""
@@ -142,7 +148,7 @@ class AbFinding:
                 *self._glance(),
                 Table("families", FAMILIES, tuple(self._families())),
                 Table("map", CELLS, tuple(self._cells()), folded="Where answers changed"),
-                *self._worst(),
+                *self._worst_parts(),
                 *self._facts(),
             ),
             verdict,
@@ -152,70 +158,68 @@ class AbFinding:
 
     def _glance(self) -> Iterator[Fact]:
         """Yield both arms' scores, and what changed between them, for the page's head."""
-        if not self.pairs:
+        loss = self.arms.loss
+        if not loss.n:
             return
-        totals = FamilyChange.of(self.pairs)
-        for name, score in zip(self.names, (totals.reference_mean, totals.other_mean), strict=True):
-            yield Fact(value=f"{score_label(score)} %", head=name, note="mean of all pairs")
-        note = f"{totals.gained} gained, of {counted(len(self.pairs), 'pair')}"
-        yield Fact(value=f"{totals.lost} lost", head="Changed", note=note)
+        for name, score in zip(self.names, (loss.first, loss.second), strict=True):
+            yield Fact(value=f"{score_label(score)} %", head=name, note="mean of the pairs")
+        note = f"{loss.gained} gained, of {counted(loss.n, 'pair')}"
+        yield Fact(value=f"{loss.lost} lost", head="Changed", note=note)
 
     def _curves(self) -> Iterator[Line]:
         """Yield the mean scores of each arm by length."""
-        by_length: dict[int, list[ArmTrial]] = {}
-        for pair in self.pairs:
-            by_length.setdefault(pair.place[1], []).append(pair)
-        changes = {length: FamilyChange.of(pairs) for length, pairs in sorted(by_length.items())}
+        losses = self._losses(lambda trial: trial.place[1])
+        lengths = sorted(losses)
         reference, other = self.names
-        yield Line(
-            reference,
-            {length: Mean(change.reference_mean, None, None) for length, change in changes.items()},
-        )
-        yield Line(
-            other,
-            {length: Mean(change.other_mean, None, None) for length, change in changes.items()},
-        )
+        yield Line(reference, {length: _point(losses[length].first) for length in lengths})
+        yield Line(other, {length: _point(losses[length].second) for length in lengths})
+
+    def _losses(self, group: Callable[[ArmTrial], T]) -> dict[T, PairedLoss]:
+        """Return the loss of each group of prompts, as if there were no others."""
+        groups: dict[T, list[ArmTrial]] = {}
+        for trial in self.sent:
+            groups.setdefault(group(trial), []).append(trial)
+        margin = self.arms.loss.margin
+        return {key: judge_arms(trials, margin).loss for key, trials in groups.items()}
 
     def _facts(self) -> Iterator[Fact]:
         """Yield the facts that the verdict rests on."""
-        arms, loss, pairs = self.arms, self.arms.loss, self.pairs
-        lost = sum(pair.loss > 0 for pair in pairs)
-        gained = sum(pair.loss < 0 for pair in pairs)
-        yield Fact("pairs", len(pairs), self._means_line() if pairs else "nothing was answered")
-        yield from keyed({"lost": lost, "gained": gained, "saved": self.saved})
+        arms, loss = self.arms, self.arms.loss
+        has_answer = any(trial.scores != (None, None) for trial in self.sent)
+        yield Fact(said=self._means_line() if has_answer else "nothing was answered")
+        yield Fact("saved", self.saved_pairs)
         yield Fact("failed", dict(zip(reversed(self.names), arms.failed, strict=True)))
         yield Fact("haystacks", loss.new.n if loss.new else 0)
         yield Fact("saturated", loss.saturated)
 
-        saved_words = f", {self.saved:,} saved by the verdict" if self.stops else ""
+        saved_words = f", {self.saved_pairs:,} saved by the verdict" if self.stops else ""
         sentence = f"asked {arms.prompts:,} of at most {self.most:,} pairs{saved_words}"
-        yield Fact("asked", arms.prompts, sentence if self.most and pairs else "")
+        yield Fact("asked", arms.prompts, sentence if self.most and has_answer else "")
 
-        if not pairs:
+        if not has_answer:
             yield Fact("drift")
             yield Fact("log_probabilities")
             return
         yield self._drift()
-        for line in warnings_of(loss):
-            yield Fact(said=line, warns=True)
+        for line in [*warnings_of(loss), *overrun_notes(arms.ran_on, self.names)]:
+            yield Fact(said=line)
         yield self._nats()
 
     def _means_line(self) -> str:
         """Return the line of the pairs: both means, lost, gained and unanswered prompts."""
         reference, other = self.names
-        totals, new = FamilyChange.of(self.pairs), self.arms.loss.new
+        loss = self.arms.loss
         failed = [
-            f"{name} failed to answer {count} (counted as wrong in this line and the tables)"
+            f"{name} failed to answer {count}"
             for name, count in zip((other, reference), self.arms.failed, strict=True)
             if count
         ]
         means = (
-            f"{counted(len(self.pairs), 'pair')} of {counted(new.n if new else 0, 'haystack')}: "
-            f"{reference} {score_label(totals.reference_mean)} %, "
-            f"{other} {score_label(totals.other_mean)} %, "
-            f"{totals.lost} lost, {totals.gained} gained"
+            f"{counted(loss.n, 'pair')} of {counted(loss.new.n if loss.new else 0, 'haystack')}: "
+            f"{reference} {score_label(loss.first)} %, {other} {score_label(loss.second)} %, "
+            f"{loss.lost} lost, {loss.gained} gained"
         )
-        return "; ".join([means, *failed])
+        return "; ".join([means if loss.n else "no pair was answered by both", *failed])
 
     def _drift(self) -> Fact:
         """Return the change of the loss during the ab."""
@@ -230,7 +234,7 @@ class AbFinding:
             f"{first_points} points, the last third {last_points}"
         )
         value = {"first_third": drift.first_loss, "last_third": drift.last_loss}
-        return Fact("drift", value, sentence, warns=True)
+        return Fact("drift", value, sentence)
 
     def _nats(self) -> Fact:
         """Return how far log-probabilities moved."""
@@ -252,50 +256,52 @@ class AbFinding:
         return Fact(key, {"tripped": shift.tripped, **value, "ways": ways}, sentence)
 
     def _families(self) -> Iterator[Row]:
-        """Yield one row per family.
+        """Yield one row per family, with the numbers of a comparison of this family alone.
 
         p is adjusted for the other families (Holm 1979). The loss of a single family is the
         verdict's.
         """
-        by_family: dict[str, list[ArmTrial]] = {}
-        for pair in self.pairs:
-            by_family.setdefault(pair.family, []).append(pair)
-        changes = {name: FamilyChange.of(pairs) for name, pairs in by_family.items()}
-        adjusted = holm([change.p for change in changes.values()])
-        for (name, change), p in zip(changes.items(), adjusted, strict=True):
+        missing = Counter(trial.family for trial in self.sent if not trial.is_pair)
+        losses = self._losses(lambda trial: trial.family)
+        ps = [loss.p for loss in losses.values() if loss.p is not None]
+        adjusted = iter(holm(ps))
+        for name, loss in losses.items():
+            mean_loss = loss.loss.value if loss.loss and len(losses) > 1 else None
             values = {
                 "family": name,
-                "reference": change.reference_mean,
-                "other": change.other_mean,
-                "loss": change.reference_mean - change.other_mean if len(changes) > 1 else None,
-                "pairs": change.n,
-                "lost": change.lost,
-                "gained": change.gained,
-                "p": p,
+                "reference": loss.first,
+                "other": loss.second,
+                "loss": mean_loss,
+                "pairs": loss.n,
+                "missing": missing[name],
+                "lost": loss.lost,
+                "gained": loss.gained,
+                "p": None if loss.p is None else next(adjusted),
             }
-            yield Row(values, to=self._run_of(name), shown=bool(self.arms.loss.n))
+            yield Row(values, to=self._run_of(name))
 
     def _cells(self) -> Iterator[Row]:
         """Yield one row per cell, in points and nats a token; the text shows changed cells."""
         is_tripped = self.tripwire is not None and self.tripwire.tripped
-        for (family, length, depth), (change, nats) in changes_by_cell(self.trials).items():
+        for (family, length, depth), change in changes_by_cell(self.trials).items():
             values = {
                 "family": family,
                 "length": length,
                 "depth": depth,
                 "pairs": change.n,
-                "loss": change.reference_mean - change.other_mean,
-                "nats": nats,
+                "missing": change.missing,
+                "loss": change.loss,
+                "nats": change.nats,
             }
-            has_changed = change.lost or change.gained or (is_tripped and nats is not None)
-            is_shown = bool(self.arms.loss.n and has_changed)
-            yield Row(values, to=self._run_of(family), shown=is_shown)
+            has_moved = is_tripped and change.nats is not None
+            has_changed = change.lost or change.gained or change.missing or has_moved
+            yield Row(values, to=self._run_of(family), shown=bool(has_changed))
 
     def _run_of(self, family: str) -> str:
         """Return the folder of the other arm's family."""
         return f"{self.names[1]}-{family}"
 
-    def _worst(self) -> tuple[Table, Fact]:
+    def _worst_parts(self) -> tuple[Table, Fact]:
         """Return the table of the worst prompts, and the command that replays the first of them.
 
         The text shows one prompt per family and length, with the number of further ones.
@@ -308,9 +314,10 @@ class AbFinding:
         rows = []
         for trial in worst:
             kind = trial.family, trial.place[1]
-            text = self._lines(trial, counts[kind] - 1)
+            text = self._worst_text(trial, counts[kind] - 1)
             rows.append(Row(self._worst_values(trial), (text,), shown=kind not in shown_kinds))
             shown_kinds.add(kind)
+
         replay = f"needlemap replay {self.path} --worst --arm {self.names[1]}" if rows else ""
         table = Table(
             "worst",
@@ -322,7 +329,7 @@ class AbFinding:
         )
         return table, Fact("replay", replay)
 
-    def _lines(self, trial: ArmTrial, more: int) -> str:
+    def _worst_text(self, trial: ArmTrial, more: int) -> str:
         """Return the lines of a prompt: its place, its scores, and where both answers differ.
 
         more: the number of other worst prompts of the same family and length.
@@ -453,3 +460,8 @@ def _choice_values(token: Token | None) -> list[list[str | float | None]] | None
     if token is None:
         return None
     return [[token.text, token.nats], [token.other, token.other_nats]]
+
+
+def _point(mean: float | None) -> Mean | None:
+    """Return a mean as a point of a curve, or None if there is none."""
+    return None if mean is None else Mean(mean, None, None)

@@ -5,28 +5,21 @@ Pure: `Schedule` (what is asked next), the probes and `judge` (what the replies 
 """
 
 from needlemap.servers.check.ask import Answers, Ask, Reply
-from needlemap.servers.check.finding import AtSize, Finding, KnownIssue, Worst, read_check
-from needlemap.servers.check.haystack import AskBatch as Batch
+from needlemap.servers.check.finding import Finding, KnownIssue
 from needlemap.servers.check.haystack import Options
 from needlemap.servers.check.judge import Checked, judge
-from needlemap.servers.check.probe import Paired, Probe, probes
+from needlemap.servers.check.probe import probes
 from needlemap.servers.check.schedule import Schedule
 
 __all__ = [
     "Answers",
     "Ask",
-    "AtSize",
-    "Batch",
     "Checked",
     "Finding",
     "KnownIssue",
     "Options",
-    "Paired",
-    "Probe",
     "Reply",
     "Schedule",
-    "Worst",
     "judge",
     "probes",
-    "read_check",
 ]

@@ -20,6 +20,8 @@ FIRST_BESIDE = "reference-cold|reference-crowded"
 TOSS = "toss", "toss-again"
 # The way of a question whose answer is thousands of tokens.
 LONG = "long"
+# The way of a first prompt that its answer and another prompt follow.
+CONVERSATION = "conversation"
 # Before a way in which the reference is asked.
 BESIDE = "reference-"
 # Times the answer's budget that an endless answer is given when it is asked for once more.
@@ -57,7 +59,7 @@ class Ask:
         round: 1, or 2 if it is sent because a row was undecided.
         twin: Whether the last fact's number ends otherwise than in the haystack's other prompts.
         position: Of an answer that is sent as a prompt, the token up to which it is.
-        source: The way of the prompt that it answers.
+        source: The way of the prompt that it answers or continues.
     """
 
     way: str
@@ -85,6 +87,14 @@ class Ask:
     def family(self) -> str:
         """Return the name of the family that keeps its record."""
         return f"{self.way}-{self.size}"
+
+    @property
+    def may_go_unanswered(self) -> bool:
+        """Return True if a sound server may refuse the prompt: no room for it was promised.
+
+        It is longer than the context, or needlemap itself gave its answer a larger budget.
+        """
+        return self.way == "beyond" or self.way.endswith(ROOMY)
 
     @cached_property
     def haystack(self) -> Haystack:
@@ -167,7 +177,7 @@ class Reply:
     prompt_tokens: int | None = None
     own_tokens: int | None = None
     cached_tokens: int | None = None
-    margins: tuple[tuple[str, float], ...] | None = None
+    margins: tuple[tuple[str, float | None], ...] | None = None
     steps: tuple[Step, ...] = ()
     tokens: int = 0
     seconds: float = 0.0
@@ -287,12 +297,13 @@ class Answers:
     def every(self, *ways: str) -> list[Reply]:
         """Return the answers of some ways at all sizes.
 
-        If no way is named, these are the answers of all ways that ask the server for one fact.
+        If no way is named, these are the answers of all ways that ask the server for one fact of
+        one haystack.
         """
         answers: list[Reply] = []
         for (way, _), replies in self._ways.items():
-            asks_for_one_fact = way not in (*TOSS, LONG) and not way.startswith(BESIDE)
-            if way in ways or (not ways and asks_for_one_fact):
+            is_of_another_kind = way in (*TOSS, LONG) or way.startswith((BESIDE, CONVERSATION))
+            if way in ways or (not ways and not is_of_another_kind):
                 answers += replies.values()
         return answers
 
@@ -304,18 +315,23 @@ class Answers:
         replies = [
             reply
             for reply in self.by_key.values()
-            if reply.ask.size == size and reply.attempts and reply.failure != Failure.SKIPPED
+            if reply.ask.size == size
+            and reply.attempts
+            and reply.failure != Failure.SKIPPED
+            and not reply.ask.may_go_unanswered
         ]
         failures = Counter(reply.failure for reply in replies if reply.failure)
         reason = failures.most_common(1)[0][0] if failures else ""
         return sum(not reply.measured for reply in replies), len(replies), reason
 
     def refused(self) -> list[Reply]:
-        """Return the replies to prompts that the server refused as too long."""
+        """Return the replies to prompts that the server refused as too long and may not refuse."""
         return [
             reply
             for reply in self.by_key.values()
-            if reply.failure == Failure.TOO_LONG and reply.attempts
+            if reply.failure == Failure.TOO_LONG
+            and reply.attempts
+            and not reply.ask.may_go_unanswered
         ]
 
     def same_prompt(self, size: int, first: str, second: str) -> list[tuple[Reply, Reply]]:
@@ -334,7 +350,7 @@ class Answers:
 
 
 def framing_of(answers: Answers) -> int | None:
-    """Return how many tokens the server counts in addition to ours; None if the number varies.
+    """Return how many tokens the server counts in addition to ours, or None if the number varies.
 
     If the server does not count the tokens of all prompts, or there are no answers, the result is
     None too.

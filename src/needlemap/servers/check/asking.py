@@ -36,7 +36,7 @@ from needlemap.records.record import Record
 from needlemap.servers.check.ahead import BuiltAhead
 from needlemap.servers.check.ask import (
     BESIDE,
-    ROOMY,
+    CONVERSATION,
     Answers,
     Ask,
     Key,
@@ -45,15 +45,22 @@ from needlemap.servers.check.ask import (
     framing_of,
 )
 from needlemap.servers.check.change import judge_change
-from needlemap.servers.check.families import Asker, experiment_of, make_asker
+from needlemap.servers.check.families import Asker, make_asker
 from needlemap.servers.check.finding import CHECK, CheckFile, Finding, Worst
 from needlemap.servers.check.haystack import WAYS, AskBatch, Options
-from needlemap.servers.check.judge import Checked, accepted_of, judge, required_of
+from needlemap.servers.check.judge import (
+    Checked,
+    accepted_of,
+    judge,
+    missed_advice,
+    outcome_of_missed,
+    required_of,
+)
 from needlemap.servers.check.prefilling import prefilling
 from needlemap.servers.ways import PREFILLED
-from needlemap.stats.verdicts import FAIL, SUSPECT
+from needlemap.stats.verdicts import FAIL
 from needlemap.trials import Trial
-from needlemap.trials.resolve import ANY
+from needlemap.trials.build import Experiment
 
 SEED_BITS = 31
 # The name of a family: a way of asking, and a size.
@@ -154,12 +161,6 @@ class Check:
                 )
             check.baseline_records = read_records(asked.baseline)
         return check
-
-    @property
-    def tokenizer_assumed(self) -> bool:
-        """Return True if lengths count another vocabulary, as the model's own is not known."""
-        flags = self.asker.flags
-        return flags.get("tokenizer") == ANY and "tokenizer" not in self.asked.flags
 
     def baseline_answers(self) -> Answers:
         """Return the baseline's answers to the same prompts."""
@@ -352,14 +353,7 @@ class ProbesOnSchedule:
             self._prompts.close()
             checked = check.judge()
             if self.missed:
-                # Nothing else was sent, and all of it was lost.
-                verdict = replace(
-                    checked.verdict,
-                    word=SUSPECT,
-                    claim="the first prompts were all missed",
-                    next="look at --needle and --template",
-                )
-                checked = replace(checked, verdict=verdict)
+                checked = outcome_of_missed(checked, check.answers)
             check.write(checked)
 
         if not self._has_answer:
@@ -435,6 +429,8 @@ class ProbesOnSchedule:
                 for ask in group:
                     answer = self.check.answers.by_key[answered_ask(ask).key]
                     by_key[ask.key] = asker.prefill(ask, answer)
+            elif group[0].way.startswith(CONVERSATION):
+                by_key |= {ask.key: asker.conversation(ask) for ask in group}
             elif group[0].way.startswith(BESIDE):
                 server_asks = [_without_reference(ask) for ask in group]
                 trials = asker.experiment(server_asks)
@@ -445,7 +441,7 @@ class ProbesOnSchedule:
 
         trials_in_order = [by_key[ask.key] for ask in asks]
         resolved = asker.resolved(_without_reference(asks[0]))
-        experiment = experiment_of(resolved, trials_in_order[:1])
+        experiment = Experiment.of(resolved, trials_in_order[:1], ())
         marked_trials = marked(experiment, trials_in_order)
         return {ask.key: trial for ask, trial in zip(asks, marked_trials, strict=True)}
 
@@ -503,7 +499,7 @@ class ProbesOnSchedule:
             return
         self.finishes.append(record.finish)
         # A sound server may refuse these prompts.
-        if ask.way == "beyond" or ask.way.endswith(ROOMY):
+        if ask.may_go_unanswered:
             return
         self.failures.take(record, ask.length, outcome.hopeless, answered=self._has_answer)
         self.stopped = self.stopped or self.failures.ended
@@ -531,9 +527,9 @@ class ProbesOnSchedule:
     def _look_at_first(self) -> None:
         """Stop if the first prompts were all missed, with a message that names what to try.
 
-        If the model is known to find them, the misses are findings, so the check goes on. It also
-        goes on if equal ways of asking can judge without a right answer: if the server gives
-        log-probabilities, or if the probe `ways` was named.
+        If the model is known to find them, or found them in the baseline, the misses are findings,
+        so the check goes on. It also goes on if equal ways of asking can judge without a right
+        answer: if the server gives log-probabilities, or if the probe `ways` was named.
         """
         answers, schedule = self.check.answers, self.check.asker.schedule
         if self.stopped or len(answers) > _FIRST_ANSWERS or schedule.options.holds:
@@ -541,6 +537,8 @@ class ProbesOnSchedule:
         replies = [reply for reply in answers.by_key.values() if reply.measured]
         prompts = {reply.ask.prompt for reply in replies}
         if len(prompts) < FIRST or any(reply.right for reply in replies):
+            return
+        if any(reply.right for reply in self.check.baseline_answers().by_key.values()):
             return
         gives_logprobs = (
             WAYS in schedule.probes
@@ -561,10 +559,7 @@ class ProbesOnSchedule:
             answer = f"{answer[: _SHOWN - 1]}…"
         return (
             f"the first {len(replies)} prompts of {last_ask.length:,} tokens were all missed; to "
-            f"{question!r} it said {answer!r}. A model that knows one kind of fact is given it "
-            "with --needle, --question, --keywords and --draw; one that thinks first needs "
-            "--thinking-tokens; else look at --template and --max-answer-tokens. To judge the "
-            "server by equal ways of asking alone, type --probe ways"
+            f"{question!r} it said {answer!r}. {missed_advice('--probe ways')}"
         )
 
     def _trials_as_counted(self, asks: Sequence[Ask]) -> dict[Key, Trial]:

@@ -31,7 +31,7 @@ from needlemap.servers.check.probe import (
     crowd_of,
     smallest,
 )
-from needlemap.stats.exact import binomial_tail, more_often
+from needlemap.stats.exact import binomial_tail, chance_of_more
 from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, PASS, SUSPECT, row_word
 
 # Nats a token: two steps of bfloat16 between 16 and 32, where logits lie.
@@ -57,7 +57,7 @@ def largest_honest_move(layout: Geometry) -> float:
 
 
 def data_type_words(layout: Geometry, most: float) -> str:
-    """Return the finest data type that explains a move of margins, in words; '' if none does.
+    """Return the finest data type that explains a move of margins, in words, or '' if none does.
 
     most: the largest move of a prompt, in nats a token.
     """
@@ -120,7 +120,7 @@ class Window(Probe):
 
         Room is promised by --max-length, or by the context that the server reports, in its tokens.
         """
-        refused = [reply for reply in answers.refused() if reply.ask.way != "beyond"]
+        refused = answers.refused()
         if layout.options.promised:
             return refused
         context, framing = layout.options.context, framing_of(answers)
@@ -172,7 +172,7 @@ class Window(Probe):
         missed = [reply for reply in end_replies if not reply.right]
         others = answers.of(size, "cold", "crowded", "ask")
         wrong_count = sum(not reply.right for reply in others)
-        p = more_often(len(missed), len(end_replies), wrong_count, len(others))
+        p = chance_of_more(len(missed), len(end_replies), wrong_count, len(others))
 
         sentence = f"{len(missed)} of {len(end_replies)} missed at the end of the context"
         if missed:
@@ -207,6 +207,7 @@ class Reference(Paired):
     sees = "all that is wrong in every way: windows, positions, coarse caches"
     cannot = "a fault that both have; margins that move by less than 0.25 nats a token"
     share = 0.09
+    shows_pass = True
     lost_in = "lost that the reference finds"
     known = (
         issue(
@@ -240,6 +241,10 @@ class Reference(Paired):
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """Return pairs of the reference's and the server's answer to one prompt."""
         return answers.same_prompt(size, FIRST_BESIDE, FIRST)
+
+    def rests_on_right_answers(self, row: AtSize) -> bool:
+        """Return False: margins and counted tokens are compared too."""
+        return False
 
     def copies(
         self, layout: Geometry, answers: Answers, pair: Pair, lost: Set[Key], number: int
@@ -289,7 +294,13 @@ class Reference(Paired):
             if (nats := nats_apart(reference.margins, server.margins)) is not None
         ]
         if not moves:
-            return MarginMoves(far_replies=(), p=1.0, sentence="")
+            sentence = ""
+            if any(_lacks_runners_up(reply) for pair in pairs for reply in pair):
+                sentence = (
+                    "; margins were not compared, so a coarse cache is not seen: they need "
+                    "log-probabilities with runners-up (top_logprobs)"
+                )
+            return MarginMoves(far_replies=(), p=1.0, sentence=sentence)
 
         limit = largest_honest_move(layout)
         share = MOVED_KNOWN
@@ -345,6 +356,11 @@ def counted_apart(pairs: Sequence[Pair]) -> str:
         f"the server counts {counted:,} tokens where the model has {expected:,}: another chat "
         "template"
     )
+
+
+def _lacks_runners_up(reply: Reply) -> bool:
+    """Return True if an answer has no log-probabilities, or those of its own tokens alone."""
+    return all(margin is None for _, margin in reply.margins or ())
 
 
 def _largest_own_move(answers: Answers, size: int) -> float:

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from needlemap.errors import Failure
 from needlemap.servers.check.ask import Answers, Reply
 from needlemap.servers.check.effects import net_loss
 from needlemap.servers.check.finding import AtSize, Worst
-from needlemap.servers.check.judge import Checked, settle
-from needlemap.servers.check.probe import LEAST, Probe, haystack_counts
+from needlemap.servers.check.judge import Checked, judge, settle
+from needlemap.servers.check.probe import (
+    LEAST,
+    Probe,
+    gained_of,
+    haystack_counts,
+    lost_of,
+)
 from needlemap.servers.check.schedule import Schedule
 from needlemap.stats.exact import lost_by_chance
-from needlemap.stats.verdicts import FAIL, PASS
+from needlemap.stats.verdicts import FAIL, PASS, Word, combined_word
 from needlemap.text import counted
 
 # Upper end of the interval of the net loss below which a row counts as unchanged.
@@ -30,7 +37,8 @@ def judge_change(
     """Return the verdict of the change since an earlier check.
 
     If a row stayed the same, it counts as passed, for the change only. If a row lost answers since
-    the earlier check, it fails.
+    the earlier check, it fails. The earlier check is judged too, because a row that passed there
+    and does not pass now did not stay the same.
 
     Args:
         schedule: The schedule of the check.
@@ -40,15 +48,23 @@ def judge_change(
         name: The name of the earlier check.
         look: The number of the look at the answers.
     """
+    earlier_findings = {
+        finding.probe: finding for finding in judge(schedule, before, look).findings
+    }
     findings = []
     unchanged_rows = 0
     for finding in checked.findings:
         probe = schedule.probes[finding.probe]
+        earlier_finding = earlier_findings[finding.probe]
+        if finding.state == "not applicable" and earlier_finding.sizes:
+            # A model that found facts before and finds little now is not a weak model.
+            finding = probe.judge(schedule, now, look)
         if not finding.sizes or finding.state == "not applicable":
             findings.append(finding)
             continue
 
         level = probe.level(look, len(schedule.sizes))
+        earlier_words = {row.size: row.state for row in earlier_finding.sizes}
         rows = []
         for row in finding.sizes:
             changed_row = judge_row(
@@ -58,14 +74,20 @@ def judge_change(
                 now=now,
                 before=before,
                 level=level,
+                earlier_word=earlier_words.get(row.size, PASS),
             )
             if changed_row.state == PASS and row.state != PASS:
                 unchanged_rows += 1
             rows.append(changed_row)
-        changed_finding = probe.whole(rows, finding.accepted)
-        findings.append(replace(changed_finding, tokens=finding.tokens, seconds=finding.seconds))
+        if rows != list(finding.sizes):
+            finding = replace(
+                probe.whole(rows, finding.accepted),
+                tokens=finding.tokens,
+                seconds=finding.seconds,
+            )
+        findings.append(finding)
 
-    outcome = settle(schedule, findings)
+    outcome = settle(schedule, findings, now)
     rows_text = "no row needed it"
     if unchanged_rows:
         rows_text = f"{counted(unchanged_rows, 'row')} stayed as before"
@@ -82,11 +104,13 @@ def judge_row(
     now: Answers,
     before: Answers,
     level: float,
+    earlier_word: Word,
 ) -> AtSize:
     """Return the row of one size, judged by the change of the same prompts' answers.
 
     If significantly more haystacks lost answers than gained some, the row fails. If a loss of
-    NEW_LOSS or more is ruled out, it passes. Otherwise it is returned unchanged.
+    NEW_LOSS or more is ruled out, it passes, provided that it rests on right answers alone and was
+    as bad before. Otherwise it is returned unchanged.
 
     Args:
         schedule: The schedule of the check.
@@ -95,26 +119,27 @@ def judge_row(
         now: The answers of this check.
         before: The answers of the earlier check.
         level: The alpha of this size at this look.
+        earlier_word: The word of the row in the earlier check alone.
     """
     pairs = same_asks(schedule, probe, size=row.size, now=now, before=before)
     if not pairs:
         return row
 
-    lost_pairs = [(earlier, later) for earlier, later in pairs if earlier.right and not later.right]
-    gained_pairs = [
-        (earlier, later) for earlier, later in pairs if later.right and not earlier.right
-    ]
+    lost_pairs = lost_of(pairs)
+    gained_pairs = gained_of(pairs)
+    # A failure to answer keeps a row from passing, but it is not a wrong answer.
+    wrong_pairs = [(earlier, later) for earlier, later in lost_pairs if later.measured]
     effect = net_loss(len(lost_pairs), len(gained_pairs), len(pairs))
     # There are pairs, so there is an effect.
     assert effect is not None
-    losing_haystacks, gaining_haystacks = haystack_counts(lost_pairs, gained_pairs, noise=())
+    losing_haystacks, gaining_haystacks = haystack_counts(wrong_pairs, gained_pairs, noise=())
     p_value = lost_by_chance(losing_haystacks, gaining_haystacks)
     sentence = (
         f"{row.said}; {len(lost_pairs)} of {len(pairs)} newly lost, {len(gained_pairs)} gained"
     )
 
-    if lost_pairs and p_value <= level:
-        _, first_loss = lost_pairs[0]
+    if wrong_pairs and p_value <= level:
+        _, first_loss = wrong_pairs[0]
         return replace(
             row,
             state=FAIL,
@@ -123,7 +148,9 @@ def judge_row(
             said=sentence,
             worst=Worst.of(first_loss),
         )
-    if row.state != PASS and len(pairs) >= LEAST and effect.high < NEW_LOSS:
+    was_as_bad = combined_word([row.state, earlier_word]) == earlier_word
+    may_pass = row.state != PASS and was_as_bad and probe.rests_on_right_answers(row)
+    if may_pass and len(pairs) >= LEAST and effect.high < NEW_LOSS:
         return replace(
             row,
             state=PASS,
@@ -137,10 +164,14 @@ def judge_row(
 def same_asks(
     schedule: Schedule, probe: Probe, size: int, now: Answers, before: Answers
 ) -> Sequence[tuple[Reply, Reply]]:
-    """Return the answers of both checks to the same asks of a probe, the earlier one first."""
+    """Return the replies of both checks to the same asks of a probe, the earlier one first.
+
+    The earlier check got an answer to each. If this check sent the prompt and got none, its reply
+    is the failure.
+    """
     pairs = []
-    for reply in now.of(size, *sorted(probe.ways(schedule))):
-        earlier = before.by_key.get(reply.ask.key)
-        if earlier is not None and earlier.measured:
+    for earlier in before.of(size, *sorted(probe.ways(schedule))):
+        reply = now.by_key.get(earlier.ask.key)
+        if reply is not None and reply.failure != Failure.SKIPPED:
             pairs.append((earlier, reply))
     return pairs

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from needlemap.servers.check.ask import FIRST, FIRST_BESIDE, Answers
 from needlemap.servers.check.effects import middle
 from needlemap.servers.check.finding import AtSize
-from needlemap.servers.check.judge import Checked, failure_counts, settle
+from needlemap.servers.check.judge import Checked, settle
 from needlemap.servers.check.margins import Margins, equal_token_margins, nats_apart
 from needlemap.servers.gauge.cache import COARSER, CoarseEngine, Round, fp8_cut_off
 from needlemap.servers.gauge.checkpoint import REFERENCE, load_engine
@@ -76,7 +76,7 @@ def judge_cache(asker: Asker, checked: Checked, answers: Answers) -> Checked:
     findings = [
         explained_finding if finding is reference else finding for finding in checked.findings
     ]
-    return settle(asker.schedule, findings, failure_counts(answers))
+    return settle(asker.schedule, findings, answers)
 
 
 def explain_row(row: AtSize, answers: Answers, cache: Cache, *, exact: bool) -> AtSize:
@@ -99,7 +99,7 @@ def explain_row(row: AtSize, answers: Answers, cache: Cache, *, exact: bool) -> 
 
 
 def find_cache(prompts: Sequence[MovedPrompt]) -> Cache:
-    """Return the cache that moves margins as a server did; '' if none does."""
+    """Return the cache that moves margins as a server did, or '' if none does."""
     if not prompts:
         return ""
     nats = np.concatenate([prompt.nats for prompt in prompts])
@@ -167,15 +167,19 @@ def moved_prompt(
 ) -> Sequence[MovedPrompt]:
     """Return a prompt as the reference is sent it, with the moves of the answer's margins.
 
-    The answer is taken as far as those of the reference and of the server are equal. If margins are
-    not known, or the answers differ from the start, the result is ().
+    The answer is taken as far as those of the reference and of the server are equal, and both have
+    margins. If that is not even its first token, the result is ().
     """
-    margin_pairs = equal_token_margins(reference_margins, server_margins)
-    if not margin_pairs:
+    moves = list[float]()
+    for reference, server in equal_token_margins(reference_margins, server_margins):
+        if reference is None or server is None:
+            break
+        moves.append(server - reference)
+    if not moves:
         return ()
     model = GaugeModel(NAME)
-    answer_ids = model.answer_ids(prompt, answer)[: len(margin_pairs)]
-    nats = np.array([server - reference for reference, server in margin_pairs[: len(answer_ids)]])
+    answer_ids = model.answer_ids(prompt, answer)[: len(moves)]
+    nats = np.array(moves[: len(answer_ids)])
     return (MovedPrompt(ids=model.prompt_ids(prompt), answer=answer_ids, nats=nats),)
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.discovery import Reached, reach_server
+from needlemap.asking.discovery import Reached, reach_server, tell_unknown_context
 from needlemap.asking.session import Session
 from needlemap.commands.announce import going_on, say_stopped, show_finding, terminable
 from needlemap.errors import SettingsError
@@ -21,15 +21,16 @@ from needlemap.reports.live import ShowingObserver
 from needlemap.reports.report import COUNT, Column, Fact, Report, Row, Table, Unit
 from needlemap.servers.check.ask import Ask
 from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule, show_nothing
-from needlemap.servers.check.gauge import beside_the_gauge
+from needlemap.servers.check.families import vocabulary_note
+from needlemap.servers.check.gauge import gauge_options
 from needlemap.servers.check.haystack import QUICK_LENGTH, Options
 from needlemap.servers.check.judge import Checked
-from needlemap.servers.check.known_by_answer import answers_as_the_gauge
+from needlemap.servers.check.known_by_answer import known_as_gauge
 from needlemap.servers.check.report import check_report
 from needlemap.servers.flags import CheckFlags
 from needlemap.servers.gauge.checkpoint import REFERENCE
+from needlemap.stats.verdicts import FAIL
 from needlemap.text import counted, short, tell
-from needlemap.trials.resolve import ANY
 
 # Tokens, as 8k is typed.
 MOST_QUICK = 8_192
@@ -49,15 +50,17 @@ MINUTES = (
 )
 
 
-def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
-    """Send the prompts, and report what each probe found. Return the verdict's exit code."""
-    server = None if typed.plan else reach_server(flags)
-    options = options_of(typed, flags, known_as_gauge(typed.gauge, flags, server))
-    if server is not None:
-        options = _within_context(options, server)
+def check_command(typed: CheckFlags, flags: Mapping[str, Any], listed: Mapping[str, Any]) -> int:
+    """Send the prompts, and report what each probe found. Return the verdict's exit code.
+
+    listed: the settings of the model that the server lists; {} if they were typed.
+    """
+    reaches = bool(listed) or not typed.plan
+    options = options_on(typed, {**flags, **listed}, reaches=reaches)
     check = Check.of(options, typed.out)
-    if check.tokenizer_assumed:
-        tell(f"note: the model's vocabulary is not known here: lengths count {ANY}'s tokens")
+    note = vocabulary_note(options.flags, check.asker.base.settings)
+    if note:
+        tell(note)
     if typed.plan:
         return show_plan(check, typed)
 
@@ -75,20 +78,24 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
         tell(f"needlemap: {asking.missed}.")
     else:
         say_stopped(asking.why, path)
-    return show_finding(report_of(check, checked), typed, path, brief=bool(asking.missed))
+    # A leak has a table and a prompt to look at.
+    brief = bool(asking.missed) and checked.verdict.word != FAIL
+    return show_finding(report_of(check, checked), typed, path, brief=brief)
 
 
-def known_as_gauge(
-    typed: bool | None, flags: Mapping[str, Any], server: Reached | None
-) -> bool | None:
-    """Return whether the model is the gauge, as typed or else by its answer.
+def options_on(
+    typed: CheckFlags, flags: Mapping[str, Any], *, reaches: bool = True
+) -> CheckOptions:
+    """Return the options of a check from what is typed and what the server reports of itself.
 
-    None if its name decides.
+    Raises SettingsError for wrong flags. reaches: False for a plan that contacts no server.
     """
-    if typed is not None or server is None:
-        return typed
-    name = str(flags.get("model", "")).partition("/")[2]
-    return answers_as_the_gauge(server.address, name, server.sent) or None
+    server = reach_server(flags) if reaches else None
+    is_gauge = known_as_gauge(typed.gauge, flags, server, plan=typed.plan)
+    check_options = options_of(typed, flags, is_gauge)
+    if typed.plan and not check_options.options.promised:
+        tell_unknown_context(check_options.options.max_length, server)
+    return check_options if server is None else _within_context(check_options, server)
 
 
 def longest_of(typed: str | None, *, quick: bool) -> int:
@@ -107,7 +114,9 @@ def options_of(
 ) -> CheckOptions:
     """Return what is typed as what a check is asked to do.
 
-    is_gauge: whether the model is the gauge; None if its name decides. Raises SettingsError.
+    Raises SettingsError if options do not go together.
+
+    is_gauge: whether the model is the gauge; None if its name decides.
     """
     options = Options(
         max_length=longest_of(typed.max_length, quick=typed.quick),
@@ -128,7 +137,7 @@ def options_of(
     settings = dict(flags)
     if typed.minutes is not None:
         settings["limit_time"] = 60 * typed.minutes
-    asked, note = beside_the_gauge(
+    asked, note = gauge_options(
         CheckOptions(
             flags=settings,
             options=options,
@@ -150,14 +159,9 @@ def options_of(
 
 def _within_context(asked: CheckOptions, server: Reached) -> CheckOptions:
     """Return a check that stays within the server's context, unless more was promised."""
-    context = server.context
-    if context is None:
-        return asked
-    options = replace(asked.options, context=context)
-    if context < options.max_length and not options.promised:
-        tell(f"note: the server's context is {context:,} tokens: --max-length {context}")
-        options = replace(options, max_length=context)
-    return replace(asked, options=options)
+    options = asked.options
+    max_length = server.length_within(options.max_length, promised=options.promised)
+    return replace(asked, options=replace(options, context=server.context, max_length=max_length))
 
 
 def show_plan(check: Check, typed: CheckFlags) -> int:

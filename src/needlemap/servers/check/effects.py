@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import ceil
 from statistics import median
 from typing import Literal
 
@@ -26,17 +27,6 @@ class Effect:
     low: float
     high: float
     unit: Literal["share", "nats"] = "share"
-
-    @property
-    def label(self) -> str:
-        """Return the effect in points or nats, with its interval.
-
-        >>> Effect(0.5, 0.25, 0.75).label, Effect(0.0012, 0.0, 0.0134, "nats").label
-        ('+50 [+25, +75]', '0.0012 nats [0, 0.013]')
-        """
-        if self.unit == "nats":
-            return f"{self.value:.2g} nats [{self.low:.2g}, {self.high:.2g}]"
-        return f"{100 * self.value:+.0f} [{100 * self.low:+.0f}, {100 * self.high:+.0f}]"
 
 
 @lru_cache(maxsize=4096)
@@ -57,8 +47,9 @@ def rates_apart(count: int, n: int, other_count: int, other_n: int) -> Effect | 
     """Return count/n minus other_count/other_n with Newcombe's interval, or None if n or other_n
     is 0.
 
-    >>> rates_apart(56, 70, 48, 80).label
-    '+20 [+5, +33]'
+    >>> effect = rates_apart(56, 70, 48, 80)
+    >>> [round(share, 2) for share in (effect.value, effect.low, effect.high)]
+    [0.2, 0.05, 0.33]
     """
     interval = newcombe(count, n, other_count, other_n)
     if interval is None:
@@ -72,8 +63,9 @@ def net_loss(lost: float, gained: float, n: float) -> Effect | None:
     """Return the net loss of n pairs with Tango's interval, or None if n is 0. Counts may be
     weighted.
 
-    >>> net_loss(0, 0, 24).label
-    '+0 [-14, +14]'
+    >>> effect = net_loss(0, 0, 24)
+    >>> [round(share, 2) for share in (effect.value, effect.low, effect.high)]
+    [0.0, -0.14, 0.14]
     """
     if not n:
         return None
@@ -91,3 +83,21 @@ def middle(nats: Sequence[float]) -> Effect | None:
         return None
     low, high = interval
     return Effect(value=median(nats), low=low, high=high, unit="nats")
+
+
+def rounded_up(share: float) -> str:
+    """Return a share in percent, rounded up to two digits.
+
+    >>> rounded_up(0.00204), rounded_up(0.0125), rounded_up(1.0), rounded_up(0.12345)
+    ('0.21', '1.3', '100', '13')
+    """
+    percent = 100 * share
+    if percent >= 99:
+        return "100"
+    if percent >= 10:
+        digits = 0
+    elif percent >= 1:
+        digits = 1
+    else:
+        digits = 2
+    return f"{ceil(percent * 10**digits - 1e-9) / 10**digits:.{digits}f}"

@@ -17,12 +17,14 @@ from needlemap.deadline import without_limit
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell, Depths, Grid, Lengths, make_grid, setting
 from needlemap.models import backend_or_default
+from needlemap.prompts import continued
 from needlemap.prompts.templates import fill
 from needlemap.records.record import Record
 from needlemap.scorers import find_scorer
 from needlemap.servers.apart import drawn_apart, twin_of
 from needlemap.servers.check.ask import (
     BESIDE,
+    CONVERSATION,
     LONG,
     ROOMY,
     TIMES_ROOM,
@@ -42,7 +44,7 @@ from needlemap.settings import PromptSource, Settings
 from needlemap.settings.reading import DEFAULT_ITEMS, addressed, configure
 from needlemap.tasks import make_task
 from needlemap.trials import Trial
-from needlemap.trials.build import Experiment, lent_prompts, prepare
+from needlemap.trials.build import lent_prompts, prepare
 from needlemap.trials.repeat import Repeat
 from needlemap.trials.resolve import ANY, Resolved, foreign_vocabulary, resolve
 
@@ -196,31 +198,37 @@ class Asker:
             resolved = replace(resolved, settings=settings)
             self.families[asks[0].family] = resolved
         grid = Grid(lengths=tuple(sorted({ask.length for ask in asks})), depths=(0.0,))
-        repeat = self._repeat(asks[0], replace(resolved, grid=grid))
+        repeat = self._repeat_of(asks[0], replace(resolved, grid=grid))
         cells = [Cell(ask.length, ask.depth) for ask in asks]
         return {ask.key: trial for ask, trial in zip(asks, repeat.trials(cells), strict=True)}
 
-    def _repeat(self, ask: Ask, resolved: Resolved) -> Repeat:
-        """Return the haystack of an ask, made once for all ways that share it.
+    def _repeat_of(self, ask: Ask, resolved: Resolved) -> Repeat:
+        """Return the repeat that builds an ask's prompts, with the ask's haystack.
 
-        The last KEPT haystacks are cached, because prompts that are sent next to a haystack's own
-        have haystacks of their own.
+        A haystack is built once for all ways that share it. The last KEPT haystacks are cached,
+        because prompts that are sent next to a haystack's own have haystacks of their own.
         """
         # Put at the end, so that the least recently used one is dropped.
         by_family = self._haystacks.pop(ask.haystack, {})
         self._haystacks[ask.haystack] = by_family
         if len(self._haystacks) > KEPT:
             del self._haystacks[next(iter(self._haystacks))]
+
         if ask.family not in by_family:
-            grid = Grid(lengths=(max(ask.size, ask.length),), depths=(0.0,))
-            at_longest = replace(resolved, grid=grid)
-            other_repeat = next(iter(by_family.values()), None)
-            if other_repeat is not None and self._can_share(other_repeat, ask, resolved):
-                repeat = replace(other_repeat, resolved=at_longest, frames={})
-            else:
-                repeat = Repeat.of(at_longest, ask.repeat, cache(resolved.tokenizer.index), None)
-            by_family[ask.family] = repeat
+            by_family[ask.family] = self._make_repeat(ask, resolved, by_family)
         return replace(by_family[ask.family], resolved=resolved)
+
+    def _make_repeat(self, ask: Ask, resolved: Resolved, by_family: Mapping[str, Repeat]) -> Repeat:
+        """Return a repeat for the longest prompt of an ask's family.
+
+        by_family: the repeats of other families on the same haystack, one of which may lend it.
+        """
+        grid = Grid(lengths=(max(ask.size, ask.length),), depths=(0.0,))
+        at_longest = replace(resolved, grid=grid)
+        other_repeat = next(iter(by_family.values()), None)
+        if other_repeat is not None and self._can_share(other_repeat, ask, resolved):
+            return replace(other_repeat, resolved=at_longest, frames={})
+        return Repeat.of(at_longest, ask.repeat, cache(resolved.tokenizer.index), None)
 
     def _can_share(self, repeat: Repeat, ask: Ask, resolved: Resolved) -> bool:
         """Return True if the haystack of another way can be used for an ask."""
@@ -259,6 +267,30 @@ class Asker:
         item = replace(trial.item, reference=reference)
         keys = self.resolved(ask).keys
         return Trial.of(keys, trial.cell, trial.repeat, item, trial.prompt)
+
+    def conversation(self, ask: Ask) -> Trial:
+        """Return the trial that continues a first prompt.
+
+        Its prompt is the first one, the right answer, and the first prompt about other documents,
+        which is the one that is asked.
+
+        ask: names the first prompt's way, as its source.
+        """
+        haystack = self.schedule.haystack(ask)
+        assert haystack.further is not None, "it had room when the ask was made"
+        # A copy continues a copy.
+        first_way = ask.source + ask.way.removeprefix(CONVERSATION)
+        first_ask = replace(haystack.cold, way=first_way, salt=ask.salt)
+        further_ask = replace(haystack.further.cold, way=ask.way, salt=ask.salt)
+        first = self.experiment([first_ask])[first_ask.key]
+        further = self.experiment([further_ask])[further_ask.key]
+
+        resolved = self.resolved(ask)
+        answer = resolved.tokenizer.index(f"{first.item.reference.answer}\n".encode())
+        prompt = continued(first.prompt, answer, further.prompt)
+        (lent,) = lent_prompts(resolved, [prompt], ready=False)
+        cell = Cell(ask.length, ask.depth)
+        return Trial.of(resolved.keys, cell, first.repeat, further.item, lent)
 
     def start(self, positions: Sequence[int], needles: Sequence[str]) -> int:
         """Return how many tokens of a prompt precede its first needle, which is the asked fact.
@@ -389,9 +421,9 @@ def _lengths(schedule: Schedule, ask: Ask) -> Iterable[int]:
 
 
 def reference_settings(settings: Settings, reference: str, run: Path) -> Settings:
-    """Return the settings with which the prompts of a way are sent to the reference as well.
+    """Return the settings with which a family's prompts are sent to the reference.
 
-    reference: an address, or a model. run: the folder of the way's family.
+    settings: those of the family. reference: an address, or a model. run: the family's folder.
     """
     if "://" in reference:
         address: dict[str, Any] = {"base_url": reference}
@@ -478,6 +510,16 @@ def settle_flags(flags: Mapping[str, Any], seed: int) -> tuple[dict[str, Any], R
     return with_any, resolve(_shared_settings(with_any, seed))
 
 
+def vocabulary_note(flags: Mapping[str, Any], settings: Settings) -> str:
+    """Return a note if the model's vocabulary is not known and nobody named one, else ''.
+
+    flags: those that were typed. settings: those that `settle_flags` made of them.
+    """
+    if settings.tokenizer != ANY or flags.get("tokenizer") == ANY:
+        return ""
+    return f"note: the model's vocabulary is not known here: lengths count {ANY}'s tokens"
+
+
 def _shared_settings(flags: Mapping[str, Any], seed: int) -> Settings:
     """Return the settings that all ways share."""
     fixed = {"task": "apart", "seed": seed, "collisions": "warn", "canary": False, "repeats": 1}
@@ -561,8 +603,3 @@ def _has_twins(settings: Settings) -> bool:
         question=settings.question,
     )
     return twin_of(values, settings.keywords) != values
-
-
-def experiment_of(resolved: Resolved, trials: Sequence[Trial]) -> Experiment:
-    """Return a family as it is described on disk."""
-    return Experiment.of(resolved, trials, ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
@@ -62,14 +61,15 @@ class AtSize:
     """The finding of a probe at one size.
 
     n: answers or pairs.
-    lost, gained: of these, without noise.
-    effect: a loss as a share, with its 95 % interval.
+    lost, gained: of these.
+    effect: a loss as a share of all of them, with its 95 % interval.
     upper: points of loss that are not ruled out.
     p: chance of as large a loss on a server without this fault.
     said: the finding in words.
     worst: the trial to look at first.
     suspects: pairs that were lost each time they were sent again.
-    noise: number of lost pairs that were found again without a net loss.
+    noise: number of lost pairs that were found again without a net loss. They keep no size from
+        passing.
     left: number of lost pairs that were not sent again.
     """
 
@@ -201,8 +201,3 @@ class CheckFile(BaseModel):
 
 
 CHECK = DocumentKind("check.json", "check", CheckFile, SCHEMA)
-
-
-def read_check(path: Path) -> CheckFile:
-    """Return check.json of a folder. Raises NeedlemapError if it is missing or not valid."""
-    return CHECK.read(path)

@@ -1,7 +1,8 @@
 """Settle what is known if a server serves the gauge, for `check`, `storm`, `ab` and `run`.
 
-The gauge is known by its name or by `--gauge`. Its right answers and log-probabilities come from
-this package's NumPy engine, so a reference costs no second model.
+The gauge is known by its name, by its answer (`known_by_answer.py`) or by `--gauge`. Its right
+answers and log-probabilities come from this package's NumPy engine, so a reference costs no second
+model.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ REFERENCES = tuple(WEIGHTS.values())
 TAKEN = ("chat-en", "text-en")
 
 
-def beside_the_gauge(asked: CheckOptions, is_gauge: bool | None = None) -> tuple[CheckOptions, str]:
+def gauge_options(asked: CheckOptions, is_gauge: bool | None = None) -> tuple[CheckOptions, str]:
     """Return a check's options with the gauge's defaults, and a note that says so.
 
     The defaults are its tokenizer, lengths and reference. If the model is not the gauge, the
@@ -49,12 +50,14 @@ def beside_the_gauge(asked: CheckOptions, is_gauge: bool | None = None) -> tuple
     model = str(asked.flags.get("model", ""))
     if not is_taken_for_gauge(model, is_gauge):
         return asked, ""
+
     is_wrapped_prompt = is_wrapped(asked.flags)
     options = asked.options
     if not options.promised and options.max_length == Options().max_length:
         options = replace(options, max_length=USUAL)
     if options.few is None:
         options = replace(options, few=True)
+
     has_own_template = asked.flags.get("template", TEMPLATE) in TAKEN and not is_wrapped_prompt
     own_reference = reference_of(model)
     if has_own_template and not CHANGING & asked.flags.keys():
@@ -66,6 +69,7 @@ def beside_the_gauge(asked: CheckOptions, is_gauge: bool | None = None) -> tuple
         reference = own_reference
     if reference == own_reference:
         options = replace(options, moves=MOVES)
+
     note = (
         f"'{model}' is taken for needlemap's gauge: its own tokenizer, "
         f"{f'--reference {reference}' if reference else 'no reference beside a --template'}, "

@@ -17,7 +17,15 @@ from typing import ClassVar, Protocol
 from needlemap.errors import SettingsError
 from needlemap.grid import MOST_LENGTH
 from needlemap.servers.apart import Spread, spread_of
-from needlemap.servers.check.ask import BESIDE, TOSS, Answers, Ask, State, prefill_of
+from needlemap.servers.check.ask import (
+    BESIDE,
+    CONVERSATION,
+    TOSS,
+    Answers,
+    Ask,
+    State,
+    prefill_of,
+)
 from needlemap.servers.ways import COARSEST, DataType, positions_of
 
 # Parts of the first round, each a few whole haystacks of every size.
@@ -49,6 +57,17 @@ LEAST_ASKED = 12
 # Ways of prompts that are sent when all else was.
 LATER = "later"
 LATER_ASK = "later-ask"
+# First prompts that are continued and sent again: more than the 20 that a way needs, because some
+# have nothing to be compared with, if a cache held a part of them by chance.
+CONVERSATIONS = 32
+# How many of them were first sent among others. If a cache drops nothing, these are never cold and
+# alone, so that the others have to be enough.
+CROWDED_CONVERSATIONS = 8
+# Tokens by which a conversation grows. llama.cpp computes 512 at a time, and its checkpoints of
+# windowed layers were wrong only after more.
+TURN = 1_024
+# The way of a first prompt that is sent once more after it was continued.
+REWIND = "rewind"
 # Ways that stand just after a haystack's first prompt.
 BEHIND_FIRST = "tail", "within"
 # The depth up to which all facts but the last stand.
@@ -64,6 +83,8 @@ _BLOCKS = (8192, 2048, 64, 16)
 _NEAR = 0.2
 # First number of documents that stand next to others under load.
 _FRESH = 100_000
+# First number of the documents that continue a conversation.
+_FURTHER = 900_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +265,7 @@ class Geometry:
 
     @property
     def computes_reference(self) -> bool:
-        """Return True if this process computes the reference, while the server computes the same
-        prompt."""
+        """Return True if this process computes the reference of a prompt, next to the server."""
         return bool(self.options.moves) and not self.options.serial
 
     @property
@@ -274,16 +294,18 @@ class Geometry:
     def anchor(self, size: int) -> int:
         """Return the number of haystack tokens that depths at a size are shares of.
 
-        It is that of the size's shortest prompt, so that facts stand at the same places in all.
+        It is the number in the size's shortest prompt, so that facts stand at the same places in
+        all prompts.
         """
         if size == self.short:
             return max(1, size - self.options.around)
         return size - self.comb - self.options.around - 8
 
     def drawn_tokens(self, size: int) -> int:
-        """Return by how many tokens a third of a size's haystacks may be shorter.
+        """Return by how many tokens some haystacks of a size may be shorter than the others.
 
-        Their lengths are drawn, and lie between the size and the next smaller one.
+        The lengths of a third of them are drawn, between the size and the next smaller one. If a
+        size has no such haystacks, the result is 0.
         """
         if size == self.short or self.options.quick:
             return 0
@@ -381,6 +403,11 @@ class Geometry:
         """
         return not self.options.serial and any(probe.crowds for probe in self.probes.values())
 
+    @property
+    def crowd_count(self) -> int:
+        """Return how many of the shortest prompts are sent next to a first prompt."""
+        return max(1, min(self.options.load - MANY.wave, MANY.wave))
+
     @cached_property
     def haystack_order(self) -> Mapping[int, Sequence[int]]:
         """Return, by size, the numbers of its haystacks in the order in which they are asked about.
@@ -399,6 +426,12 @@ class Geometry:
     def haystack(self, ask: Ask) -> CheckHaystack:
         """Return the documents that an ask is about."""
         return CheckHaystack(self, ask.size, ask.repeat, ask.round)
+
+    def crowded_haystack(self, ask: Ask) -> CheckHaystack:
+        """Return the documents whose first prompt one of the shortest prompts was sent next to."""
+        index = crowd_index(ask)
+        number = (ask.repeat - _FRESH * (1 + index)) // self.crowd_count
+        return CheckHaystack(self, self.sizes[index], number, ask.round)
 
 
 def alternating_order(count: int) -> list[int]:
@@ -626,6 +659,47 @@ class CheckHaystack:
         return [replace(ask, way="again") for ask in [self.warm, *self.questions][:count]]
 
     @cached_property
+    def conversation(self) -> list[Ask]:
+        """Return the first prompt with more behind it, and then the first prompt once more.
+
+        What follows it is an answer and the first prompt about other documents. Only the first
+        haystacks of the smallest size have one, and only if both prompts have room, and if equal
+        ways of asking can be judged.
+        """
+        further, options = self.further, self.layout.options
+        is_judged = options.logprobs or WAYS in options.probes
+        # If any haystack is crowded, every second one is.
+        most = CONVERSATIONS
+        if self.layout.crowds:
+            lone = CONVERSATIONS - CROWDED_CONVERSATIONS
+            most = 2 * (CROWDED_CONVERSATIONS if self.is_crowded else lone)
+        is_among_first = self.size == self.layout.sizes[0] and self.repeat < most
+        if further is None or not is_judged or not is_among_first:
+            return []
+        longer = replace(
+            self.cold,
+            way=CONVERSATION,
+            state="warm",
+            length=self.cold.length + further.cold.length,
+            source=self.cold.way,
+        )
+        return [longer, replace(self.cold, way=REWIND, state="warm")]
+
+    @property
+    def further(self) -> CheckHaystack | None:
+        """Return the documents that continue a conversation about it, or None if there is no room.
+
+        They are of the smallest size from TURN tokens on, or of the largest that has room.
+        """
+        layout = self.layout
+        most = layout.options.context or layout.sizes[-1]
+        sizes = [size for size in layout.sizes if self.cold.length + size <= most]
+        if not sizes:
+            return None
+        size = next((size for size in sizes if size >= TURN), sizes[-1])
+        return CheckHaystack(layout, size, _FURTHER + self.repeat, self.round)
+
+    @cached_property
     def wave(self) -> list[Ask]:
         """Return some of the questions once more, sent at the same time."""
         count = min(self.layout.amount.wave, max(1, self.layout.options.load))
@@ -635,7 +709,7 @@ class CheckHaystack:
     def crowd(self) -> list[Ask]:
         """Return the shortest prompts about other haystacks, sent at the same time as its own."""
         size = self.layout.short
-        count = max(1, min(self.layout.options.load - MANY.wave, MANY.wave))
+        count = self.layout.crowd_count
         index = self.layout.sizes.index(self.size)
         first_number = _FRESH * (1 + index) + self.repeat * count
         haystacks = (
@@ -702,15 +776,23 @@ class CheckHaystack:
         return replace(self.cold, way=LATER, state="cold")
 
     @cached_property
+    def later_crowd(self) -> Ask:
+        """Return one of the prompts that stood next to it once more, to be sent after others too.
+
+        It is shorter than the first prompt, so that a batch of both pads it.
+        """
+        return replace(self.crowd[0], way=LATER, state="cold")
+
+    @cached_property
     def later_question(self) -> Ask:
         """Return one of the questions once more, to be sent after others too."""
         return replace(self.questions[0], way=LATER_ASK, state="cold")
 
     @cached_property
     def shortest_asks(self) -> list[Ask]:
-        """Return one of the shortest prompts, twice.
+        """Return one of the shortest prompts and its repeat.
 
-        If a probe wants it, a question with several right answers follows, twice as well.
+        If a probe needs it, a question with several right answers follows, with its repeat.
         """
         cold = self.ask("short", 0, state="cold")
         asks = [cold, replace(cold, way="short-again", state="warm")]
@@ -762,8 +844,8 @@ def _in_batches(haystack: CheckHaystack, asks: Sequence[Ask]) -> list[AskBatch]:
 
     The order is: the cold prompt, with the crowd and the reference if they are computed at the same
     time; prompts one by one; the wave, whose prompts are sent at the same time; the prompts that
-    read what it left in the cache, among the rest; prompts with first lines of their own; the
-    reference, if it was not sent yet.
+    read what it left in the cache, among the rest; the first prompt with more behind it, and then
+    alone; prompts with first lines of their own; the reference, if it was not sent yet.
     """
     layout = haystack.layout
     is_cold_asked = any(ask.key == haystack.cold.key for ask in asks)
@@ -774,6 +856,7 @@ def _in_batches(haystack: CheckHaystack, asks: Sequence[Ask]) -> list[AskBatch]:
     crowd_after = [ask for ask in asks if ask.way == "crowd-after"]
     reference = [ask for ask in asks if ask.way.startswith(BESIDE)]
     salted = [ask for ask in asks if ask.salt]
+    conversation = [ask for ask in asks if ask.way in (CONVERSATION, REWIND)]
     wave = [ask for ask in asks if ask.way == "loaded"]
     wave_prompts = {ask.prompt for ask in wave}
     after_wave = [
@@ -781,7 +864,7 @@ def _in_batches(haystack: CheckHaystack, asks: Sequence[Ask]) -> list[AskBatch]:
         for ask in asks
         if ask.way == "after" or (ask.way == "again" and ask.prompt in wave_prompts)
     ]
-    placed = {ask.key for ask in (*after_wave, *crowd_after, *reference, *salted)}
+    placed = {ask.key for ask in (*after_wave, *crowd_after, *reference, *salted, *conversation)}
     alone = [ask for ask in asks if ask.state == "warm" and ask.key not in placed]
 
     random = Random(f"order:{layout.seed}:{haystack.size}:{haystack.repeat}")
@@ -810,6 +893,7 @@ def _in_batches(haystack: CheckHaystack, asks: Sequence[Ask]) -> list[AskBatch]:
     batches += [
         AskBatch(tuple(wave), together=True),
         AskBatch((*after_wave, *alone[cut:])),
+        AskBatch(tuple(conversation)),
         AskBatch(tuple(salted)),
         AskBatch(tuple(reference)),
     ]
@@ -817,8 +901,9 @@ def _in_batches(haystack: CheckHaystack, asks: Sequence[Ask]) -> list[AskBatch]:
 
 
 def later_batches(layout: Geometry) -> Iterator[AskBatch]:
-    """Yield the prompts that are sent after all others: first prompts, and then questions.
+    """Yield the prompts that are sent after all others.
 
+    They are first prompts, questions, and some of the shortest that stood next to first prompts.
     First prompts that were sent among others are sent alone now. A few of the others follow too, to
     measure the noise. The longest size is left out, because each of its prompts is computed whole.
     """
@@ -836,6 +921,9 @@ def later_batches(layout: Geometry) -> Iterator[AskBatch]:
     for haystack in haystacks:
         if haystack.size == layout.sizes[0]:
             yield AskBatch((haystack.later_question,))
+    for haystack in haystacks:
+        if haystack.size == layout.sizes[0] and haystack.is_crowded:
+            yield AskBatch((haystack.later_crowd,))
 
 
 def late_haystacks(layout: Geometry) -> list[CheckHaystack]:

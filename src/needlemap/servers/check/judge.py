@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, replace
 
 from needlemap.errors import Failure, SettingsError, did_you_mean
 from needlemap.grid import short_size, tokens
 from needlemap.servers.check.ask import Answers, Reply
 from needlemap.servers.check.finding import Finding
 from needlemap.servers.check.haystack import WAYS
+from needlemap.servers.check.owners import LONG_SECRET
 from needlemap.servers.check.schedule import TOTAL, Schedule
 from needlemap.stats.verdicts import (
     FAIL,
@@ -26,7 +26,14 @@ from needlemap.stats.verdicts import (
 from needlemap.text import counted
 
 NEED_NO_FACT = (WAYS, "usage", "window")
+LEAKS = "mates"
 FIND = "if it should find them, look at --template, --needle and --max-answer-tokens"
+# Of a check or a storm that ended there: nothing else was sent, and all of it was lost.
+ALL_MISSED = Verdict(
+    SUSPECT,
+    claim="the first prompts were all missed",
+    next="look at --needle and --template",
+)
 # The faults that a quick check does not test for.
 UNTESTED = "drift, replicas, lengths between, follow-up turns"
 # Ways of asking, in words.
@@ -66,28 +73,56 @@ def judge(
     accepted = accepted_of(schedule)
     findings = []
     for name, probe in schedule.probes.items():
-        finding = schedule.judged(probe, answers, look)
+        finding = probe.judge(schedule, answers, look)
         earlier_failure = failed.get(name) if failed else None
         if earlier_failure is not None and finding.state != FAIL:
             finding = earlier_failure
         if name in accepted and finding.sizes:
-            finding = probe.whole(finding.sizes, accepted[name])
+            whole = probe.whole(finding.sizes, accepted[name])
+            # Its rows are the same, so that what it says of them is too.
+            finding = replace(whole, said=finding.said, ways=finding.ways)
         findings.append(finding)
 
     little = schedule.finds_little(answers)
     if little:
-        findings = [finding_for_weak_model(finding, little) for finding in findings]
-    return settle(schedule, findings, failure_counts(answers), little)
+        findings = [finding_for_weak_model(finding, little, answers) for finding in findings]
+    return settle(schedule, findings, answers)
 
 
-def finding_for_weak_model(finding: Finding, little: tuple[int, int]) -> Finding:
+def outcome_of_missed(checked: Checked, answers: Answers) -> Checked:
+    """Return the outcome of a check whose first prompts were all missed.
+
+    Nothing else was sent, so that only a sure leak is a finding.
+    """
+    if any(is_sure_leak(finding, answers) for finding in checked.findings):
+        return checked
+    before = checked.verdict
+    verdict = replace(ALL_MISSED, evidence=before.evidence, scope=before.scope)
+    return replace(checked, verdict=verdict)
+
+
+def is_sure_leak(finding: Finding, answers: Answers) -> bool:
+    """Return True if a finding is a leak of long numbers, which no model guesses."""
+    return (
+        finding.probe == LEAKS
+        and finding.state == FAIL
+        and all(
+            reply.secret.isdigit() and len(reply.secret) >= LONG_SECRET for reply in answers.every()
+        )
+    )
+
+
+def finding_for_weak_model(finding: Finding, little: tuple[int, int], answers: Answers) -> Finding:
     """Return a finding as it counts for a model that finds little.
 
-    A probe that needs no right answer keeps its finding. Any other probe does not apply.
+    A probe that needs no right answer keeps its finding, and so does a sure leak. Any other probe
+    does not apply.
 
     little: how many facts of how many the model found.
     """
     if finding.probe in NEED_NO_FACT or finding.state == "not applicable":
+        return finding
+    if is_sure_leak(finding, answers):
         return finding
     reason = f"needs a model that finds facts: this one found {rate_of(little)}"
     return Finding.not_applicable(finding.probe, reason, decides=finding.decides)
@@ -102,39 +137,54 @@ def rate_of(little: tuple[int, int]) -> str:
 def failure_counts(answers: Answers) -> str:
     """Return the counts of prompts without an answer by failure, or '' if all were answered.
 
-    A prompt that is longer than the context is left out, because it should get no answer.
+    A prompt that a sound server may refuse is left out.
     """
     failures = Counter(
         reply.failure
         for reply in answers.by_key.values()
-        if reply.failure and reply.failure != Failure.SKIPPED and reply.ask.way != "beyond"
+        if reply.failure and reply.failure != Failure.SKIPPED and not reply.ask.may_go_unanswered
     )
     return ", ".join(f"{count} {failure}" for failure, count in sorted(failures.items()))
 
 
-def settle(
-    schedule: Schedule,
-    findings: Sequence[Finding],
-    lost: str = "",
-    little: tuple[int, int] | None = None,
-) -> Checked:
-    """Return the outcome of some findings.
+def has_unanswered(schedule: Schedule, answers: Answers, most: int, names: Collection[str]) -> bool:
+    """Return True if a prompt that counts never brought an answer, and nothing explains it.
 
-    lost: the counts of prompts without an answer, in words. little: how many facts of how many the
-        model found, if these are too few to judge by.
+    Such a prompt is in no row of a probe, so a length that always fails would pass unseen. A prompt
+    that is refused as too long is judged by `window`, and one that a limit left out was not sent.
+
+    most: the longest size that counts. names: the probes that count; none for all.
     """
+    ways = {way for name in names for way in schedule.all_probes[name].ways(schedule)}
+    return any(
+        reply.failure not in ("", Failure.SKIPPED, Failure.TOO_LONG)
+        and not reply.ask.may_go_unanswered
+        and reply.ask.size <= most
+        and (not names or reply.ask.way in ways)
+        for reply in answers.by_key.values()
+    )
+
+
+def settle(schedule: Schedule, findings: Sequence[Finding], answers: Answers) -> Checked:
+    """Return the outcome of some findings, which rest on these answers."""
+    lost = failure_counts(answers)
+    little = schedule.finds_little(answers)
     sizes, names = required_of(schedule)
     missing = () if little else missing_probes(schedule, findings, names)
-    lacking = dict(schedule.lacking)
-    for finding in findings:
-        if finding.state == "not applicable":
-            lacking[finding.probe] = finding.said
+    lacking = {
+        **schedule.lacking,
+        **{
+            finding.probe: finding.said for finding in findings if finding.state == "not applicable"
+        },
+    }
     not_asked = not_asked_parts(schedule, findings, missing)
 
     word = word_of(findings, most=max(sizes), names=names)
+    advice = advice_for_left_out(schedule, missing, names) if word == PASS else ""
     if word == PASS and missing:
         word = NOT_ENOUGH_DATA
-    if word == NOT_ENOUGH_DATA and lost:
+    is_silent = word == PASS and has_unanswered(schedule, answers, most=max(sizes), names=names)
+    if is_silent or (word == NOT_ENOUGH_DATA and lost):
         word = SUSPECT
 
     scope = list(
@@ -156,10 +206,10 @@ def settle(
         evidence += f", not answered: {lost}"
     if little:
         advice = FIND
-    elif not_asked and word in OPEN:
+    elif is_silent:
+        advice = "the same command sends them again"
+    elif not advice and not_asked and word in OPEN:
         advice = "give more --minutes"
-    else:
-        advice = ""
     verdict = Verdict(
         word,
         claim(findings, word, sizes=sizes, names=names),
@@ -173,6 +223,19 @@ def settle(
         not_asked=not_asked,
         lacking=lacking,
     )
+
+
+def advice_for_left_out(schedule: Schedule, missing: Sequence[str], names: Sequence[str]) -> str:
+    """Return the flag that lets a check pass whose missing probes --probe left out, or ''.
+
+    More time would ask none of them.
+
+    names: the probes of --require.
+    """
+    chosen = schedule.options.probes
+    if not chosen or not missing or set(missing) & set(chosen):
+        return ""
+    return f"add --probe {missing[0]}" if names else f"add --require {','.join(chosen)}"
 
 
 def word_of(findings: Iterable[Finding], most: int, names: Collection[str]) -> Word:
@@ -198,9 +261,9 @@ def claim(
     totals = [finding for finding in findings if finding.probe == TOTAL]
     if word == PASS and totals:
         (total,) = totals
-        points = ceil(max(row.upper or 100.0 for row in total.sizes))
         places = " and ".join(map(short_size, sizes))
-        return f"no total loss at {places} (a loss of {points} points or more is ruled out at each)"
+        bound = total.excludes or "100 points"
+        return f"no total loss at {places} (a loss of {bound} or more is ruled out at each)"
     if word == PASS:
         passed = [finding for finding in findings if finding.decides and finding.state == PASS]
         subject = ", ".join(names) if names else counted(len(passed), "probe")
@@ -392,6 +455,15 @@ def found_by_length(findings: Iterable[Finding]) -> str:
             elif row.state == SUSPECT:
                 counts.append(f"{short_size(row.size)} no prompt answered")
     return f"found {', '.join(counts)}" if counts else ""
+
+
+def missed_advice(flag: str) -> str:
+    """Return what to try if the first prompts were all missed. flag: has equal ways judge."""
+    return (
+        "A model that knows one kind of fact is given it with --needle, --question, --keywords and "
+        "--draw; one that thinks first needs --thinking-tokens; else look at --template and "
+        f"--max-answer-tokens. To judge the server by equal ways of asking alone, type {flag}"
+    )
 
 
 def weak_model_words(little: tuple[int, int]) -> str:

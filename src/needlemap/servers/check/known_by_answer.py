@@ -7,6 +7,8 @@ Only the shape qwen3, whose reference is another one, also answers a question th
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
@@ -15,6 +17,9 @@ from needlemap.servers.check.gauge import ANSWER, named_gauge, reference_of
 from needlemap.servers.gauge.checkpoint import REFERENCE
 from needlemap.text import tell
 from needlemap.trials import is_own_host
+
+if TYPE_CHECKING:
+    from needlemap.asking.discovery import Reached
 
 QUESTION = (
     "The tide for Oslo is 314159265358. The tide for Turin is 271828182845.\n\n"
@@ -26,6 +31,24 @@ LONGEST_S = 120.0
 # A server whose model is named is not kept waiting for: it may be the fault that is looked for.
 _NAMED_S = 10.0
 _MOST_BYTES = 1_000_000
+
+
+def known_as_gauge(
+    typed: bool | None, flags: Mapping[str, Any], server: Reached | None, *, plan: bool = False
+) -> bool | None:
+    """Return whether a server's model is the gauge: as typed, or else by its name or its answer.
+
+    If nothing was typed and there is no server to ask, the result is None: the name decides.
+    plan: whether only a plan is made, which sends no question, so that it has no server to ask.
+    Raises SettingsError if the gauge's shape qwen3 is typed or named as one of the other shapes.
+    """
+    if typed is False or server is None or plan:
+        return typed
+    name = str(flags.get("model", "")).partition("/")[2]
+    if typed:
+        refuse_other_shape(server.address, name, server.sent)
+        return True
+    return answers_as_the_gauge(server.address, name, server.sent)
 
 
 def answers_as_the_gauge(base_url: str, name: str, sent: Sent) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from needlemap.grid import short_size
-from needlemap.servers.check.ask import FIRST, FIRST_BESIDE, Answers, Ask, Reply
+from needlemap.servers.check.ask import FIRST, FIRST_BESIDE, Answers, Ask
 from needlemap.servers.check.effects import rates_apart
-from needlemap.servers.check.finding import AtSize, Finding, issue
+from needlemap.servers.check.finding import AtSize, issue
 from needlemap.servers.check.haystack import BEHIND, CheckHaystack, Geometry
 from needlemap.servers.check.probe import KNOWN_MISS_RATE, LEAST, NOTHING, Probe, smallest
 from needlemap.stats.exact import binomial_tail, lost_by_chance
@@ -49,48 +49,22 @@ class Length(Probe):
         """Return other questions about a haystack."""
         return haystack.questions
 
+    def rests_on_right_answers(self, row: AtSize) -> bool:
+        """Return True: the share of right answers is compared."""
+        return True
+
     def helps(self, row: AtSize) -> bool:
         """Return True if the interval holds both a fall that matters and one that does not."""
         return row.n > 0 and row.effect is not None and row.effect.low < FALL
 
-    def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """Return the finding of all sizes, each compared with the shortest prompts.
+    def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
+        """Return the row of one size, compared with the shortest prompts.
 
-        If there is a reference, or if the model is known to find all facts, a size is compared with
+        If there is a reference, or if the model is known to find all facts, it is compared with
         that too.
         """
-        level = self.level(look, len(layout.sizes))
-        # The most tokens by which a size's own prompts are shorter than the size.
-        largest_shortfall = layout.comb + BEHIND
-        rows = [
-            self._row(
-                answers,
-                size,
-                shortest=size - largest_shortfall,
-                yardstick=answers.of(layout.short, "short"),
-                level=level,
-                is_known=size <= layout.options.holds,
-            )
-            for size in layout.sizes
-        ]
-        return self.whole(rows)
-
-    def _row(
-        self,
-        answers: Answers,
-        size: int,
-        *,
-        shortest: int,
-        yardstick: Sequence[Reply],
-        level: float,
-        is_known: bool,
-    ) -> AtSize:
-        """Return the finding at one size.
-
-        shortest: tokens of the shortest prompt that is of this size, not between two. yardstick:
-        answers to the shortest prompts of all. is_known: whether the model is known to find all
-        facts at this size.
-        """
+        # Shorter prompts are not of this size, but between two.
+        shortest = size - (layout.comb + BEHIND)
         replies = answers.of(size, "ask")
         own = [reply for reply in replies if reply.ask.length >= shortest]
         between = [reply for reply in replies if reply.ask.length < shortest]
@@ -115,6 +89,7 @@ class Length(Probe):
                 said=said if silent else NOTHING,
             )
 
+        yardstick = answers.of(layout.short, "short")
         lost_short, n_short = sum(not reply.right for reply in yardstick), len(yardstick)
         if not n_short:
             # Without short prompts a size is compared with itself: no fall, and its own noise.
@@ -123,7 +98,7 @@ class Length(Probe):
         assert effect is not None  # both have trials
         lost_in_all, n_in_all = lost + lost_between, n + len(between)
         p: float | None
-        if is_known:
+        if size <= layout.options.holds:
             p = binomial_tail(lost_in_all, n_in_all, KNOWN_MISS_RATE)
             is_too_many = lost_in_all >= max(LEAST_LOST, LOST_KNOWN * n_in_all)
         else:

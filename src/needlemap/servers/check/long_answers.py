@@ -39,7 +39,7 @@ class LongAnswers(Probe):
     shows_pass = True
 
     def needs(self, layout: Geometry) -> str:
-        """Return what the probe lacks: a gauge that copies; '' if it is there."""
+        """Return what the probe lacks: a gauge that copies, or '' if it is there."""
         if layout.options.copies:
             return ""
         return "needs the gauge of shape qwen3"

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from needlemap.records.record import Record
 from needlemap.servers.ways import Step
+from needlemap.stats.pairs import leads_of
 
-# Tokens of an answer, and the margin of each.
-Margins = tuple[tuple[str, float], ...]
+# Tokens of an answer, and the margin of each; None if the server lists no runner-up.
+Margins = tuple[tuple[str, float | None], ...]
 # Nats a token: margins that move by less are no finding.
 LEAST_NATS = 0.02
 # Margins that move by less than so many times what equal prompts differ by are no finding.
@@ -23,8 +24,7 @@ def margins_of(record: Record) -> Margins | None:
     logprobs = record.logprobs
     if logprobs is None:
         return None
-    tokens = zip(logprobs.tokens, logprobs.nats, logprobs.other_nats, strict=True)
-    return tuple((token, nats - (other_nats or 0.0)) for token, nats, other_nats in tokens)
+    return tuple(zip(logprobs.tokens, leads_of(logprobs), strict=True))
 
 
 def steps_of(record: Record) -> tuple[Step, ...]:
@@ -53,21 +53,29 @@ def steps_of(record: Record) -> tuple[Step, ...]:
 def nats_apart(one: Margins | None, other: Margins | None) -> float | None:
     """Return by how many nats a token the margins of two answers differ.
 
-    They are compared up to the first different token. If there is no margin to compare, the result
-    is None.
+    They are compared up to the first different token. A token without a runner-up in either answer
+    is left out. If there is no margin to compare, the result is None.
 
     >>> nats_apart((("1", 12.0), ("2", 11.0)), (("1", 12.5), ("3", 9.0)))
     0.5
+    >>> nats_apart((("1", 12.0), ("2", 11.0)), (("1", None), ("2", 11.5)))
+    0.5
     """
-    moves = [abs(margin - other_margin) for margin, other_margin in equal_token_margins(one, other)]
+    moves = [
+        abs(margin - other_margin)
+        for margin, other_margin in equal_token_margins(one, other)
+        if margin is not None and other_margin is not None
+    ]
     return sum(moves) / len(moves) if moves else None
 
 
-def equal_token_margins(one: Margins | None, other: Margins | None) -> list[tuple[float, float]]:
+def equal_token_margins(
+    one: Margins | None, other: Margins | None
+) -> list[tuple[float | None, float | None]]:
     """Return the margins of two answers, token by token, up to the first different token."""
     if one is None or other is None:
         return []
-    margins = []
+    margins = list[tuple[float | None, float | None]]()
     for (token, margin), (other_token, other_margin) in zip(one, other, strict=False):
         if token != other_token:
             break

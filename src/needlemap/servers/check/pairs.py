@@ -484,6 +484,9 @@ def _is_cut(reply: Reply, shortest: Reply) -> bool:
     shortest: the shortest prompt, which shows what the server adds to each.
     """
     sent, counted = reply.own_tokens or 1, reply.prompt_tokens or 0
+    if counted >= sent:
+        # A template that adds much to the shortest prompt looks like another vocabulary.
+        return False
     sent_short = shortest.own_tokens or 0
     added = (shortest.prompt_tokens or 0) - sent_short
     if abs(added) <= TEMPLATE:

@@ -19,7 +19,16 @@ from itertools import pairwise
 from math import exp, log
 
 from needlemap.grid import short_size
-from needlemap.servers.check.ask import BESIDE, LONG, ROOMY, TOSS, Answers, Ask, Reply
+from needlemap.servers.check.ask import (
+    BESIDE,
+    CONVERSATION,
+    LONG,
+    ROOMY,
+    TOSS,
+    Answers,
+    Ask,
+    Reply,
+)
 from needlemap.servers.check.finding import KnownIssue, issue
 from needlemap.servers.check.haystack import BEHIND, COMB
 from needlemap.stats.exact import count_tail, poisson_tail, strata_tail
@@ -54,7 +63,7 @@ SHORT = ("short", "short-again", "crowd", "crowd-after")
 # Copies of prompts that were lost: they are more often wrong than other prompts.
 _COPY = re.compile(rf"-again\d|{ROOMY}$")
 # Ways that no group is made of.
-_APART = (*TOSS, LONG, "window", "beyond", "half")
+_APART = (*TOSS, LONG, CONVERSATION, "window", "beyond", "half")
 # Names of places that are not eighths of a haystack.
 _PLACES: Mapping[Hashable, str] = {"edges": "the end of a block", "end": "the haystack's end"}
 
@@ -98,9 +107,11 @@ class Asked:
 
     @property
     def takes_a_turn(self) -> bool:
-        """Return True if its length is one of consecutive lengths, which are taken in turn.
+        """Return True if the prompt's length is one of many consecutive lengths.
 
-        Other lengths differ by design: if a model ends between them, only some are lost.
+        Prompts sent in the way 'ask' have such lengths: at each size, all of them are used before
+        one is used again (`CheckHaystack.residue`). The lengths of other ways differ by design: if
+        a model's range ends between them, only some prompts are lost.
         """
         return any(reply.ask.way == "ask" for reply in self.replies)
 
@@ -382,7 +393,7 @@ def in_time(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
 
 
 def group_of_run(prompts: Sequence[Asked]) -> Group | None:
-    """Return the longest run of wrong answers as a group; None if it is shorter than `RUN`."""
+    """Return the longest run of wrong answers as a group, or None if it is shorter than `RUN`."""
     run = longest_run(prompts)
     if len(run) < RUN:
         return None
@@ -450,12 +461,12 @@ def windows_at(place: float, divisions: Iterable[int]) -> Iterator[tuple[int, in
 
 
 def haystack_tail(prompts: Iterable[Asked], members: Iterable[Asked]) -> float:
-    """Return the chance that so many haystacks of some prompts are lost.
+    """Return the chance that a group loses as many haystacks as it did, if losses fall by chance.
 
-    Haystacks are counted, because the prompts of one may be lost together. A haystack is lost if at
-    least half of its prompts are.
+    A haystack is lost if at least half of its prompts are. Haystacks are counted in place of
+    prompts, because the prompts of one haystack may be lost together.
 
-    members: the prompts whose haystacks are tested, of all `prompts`.
+    members: the prompts of the group, which are some of `prompts`.
     """
     member_haystacks = {prompt.ask.haystack for prompt in members}
     all_counts = defaultdict[Hashable, Count](Count)
@@ -470,6 +481,7 @@ def haystack_tail(prompts: Iterable[Asked], members: Iterable[Asked]) -> float:
         for count in counts:
             count.n += 1
             count.lost += is_lost
+
     return strata_tail(
         [
             (count.n, member_counts[stratum].n, count.lost, member_counts[stratum].lost)

@@ -45,6 +45,10 @@ class Pattern(Probe):
         """Return facts at all depths and consecutive lengths, and one at consecutive places."""
         return haystack.cold, *haystack.questions, *haystack.edges
 
+    def rests_on_right_answers(self, row: AtSize) -> bool:
+        """Return True: lost prompts are grouped."""
+        return True
+
     def helps(self, row: AtSize) -> bool:
         """Return False: further haystacks do not undo a group that stands together."""
         return False

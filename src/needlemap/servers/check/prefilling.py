@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from needlemap.models import Answer, Decoding, Model
+from needlemap.servers.wrapped import WrappedModel
 
 if TYPE_CHECKING:
     from needlemap.asking.campaign import MakeModel
@@ -13,18 +13,8 @@ if TYPE_CHECKING:
     from needlemap.settings import Settings
 
 
-class Prefilling(Model):
+class Prefilling(WrappedModel):
     """Sends another model answers as prompts, where a reference answer would be scored."""
-
-    def __init__(self, name: str, *, model: Model) -> None:
-        super().__init__(name)
-        self._model = model
-
-    async def open(
-        self, most: int, show_state: Callable[[str], None], show_event: Callable[[str], None]
-    ) -> None:
-        """Open the other model."""
-        await self._model.open(most, show_state, show_event)
 
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
         """Return the log-probability of the answer's last token by the other model.
@@ -32,10 +22,6 @@ class Prefilling(Model):
         Raises Unmeasured if it cannot be had.
         """
         return await self._model.prefill(prompt, answer, decoding)
-
-    async def close(self) -> None:
-        """Close the other model."""
-        await self._model.close()
 
 
 def prefilling(make: MakeModel) -> MakeModel:

@@ -18,7 +18,7 @@ from needlemap.errors import SettingsError
 from needlemap.grid import short_size
 from needlemap.registry import find_kind, installed
 from needlemap.servers.check.ask import Answers, Reply
-from needlemap.servers.check.effects import ALPHA, net_loss
+from needlemap.servers.check.effects import ALPHA, net_loss, rounded_up
 from needlemap.servers.check.finding import AtSize, Finding, KnownIssue, Worst
 from needlemap.stats.exact import binomial_tail, lost_by_chance
 from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, PASS, SUSPECT, combined_word, row_word
@@ -32,7 +32,7 @@ NOTHING = "nothing was asked"
 LEAST = 6
 # The share of its facts that the gauge may miss. Up to its length it missed fewer.
 KNOWN_MISS_RATE = 0.01
-# The net loss that a pass of a paired probe rules out.
+# The net loss without noise that a pass of a paired probe rules out.
 LOSS = 0.25
 # How often a lost pair is sent again, in both ways.
 TIMES = 3
@@ -119,6 +119,14 @@ class Probe:
         """Return the haystacks to ask about in another way if a row is undecided."""
         return ()
 
+    def rests_on_right_answers(self, row: AtSize) -> bool:
+        """Return True if a row's word depends on nothing but which answers are right.
+
+        Beside an earlier check such a row may pass for the change only. A leak, a move of
+        log-probabilities or a wrong count does not show in right answers, so it never may.
+        """
+        return False
+
     def absent(self, layout: Geometry, answers: Answers) -> str:
         """Return why the answers cannot be judged, or '' if they can."""
         return ""
@@ -190,7 +198,7 @@ class Probe:
 
         upper: the highest upper end of the rows' intervals, in points.
         """
-        return f"{upper:.0f} points"
+        return f"{rounded_up(max(0.0, upper) / 100)} points"
 
     def in_words(self, rows: Sequence[AtSize]) -> str:
         """Return the sentences of all sizes, with the words that all share only once."""
@@ -235,12 +243,17 @@ class Paired(Probe):
 
     A size passes if the upper end of the 95 % interval of its net loss is below 25 points. It fails
     if the exact test of haystacks lost against haystacks gained says so; pairs that were lost only
-    now and then, in both ways, do not count there. A lost pair that was not asked again counts as
-    lost.
+    now and then, in both ways, count in neither. The interval that is shown counts all pairs: only
+    lost ones are sent again, so that without some of them it would be too low. A lost pair that was
+    not asked again counts as lost.
     """
 
     excludes = "a net loss of so many points, of the pairs that either way finds"
     lost_in: ClassVar[str] = "lost"
+
+    def rests_on_right_answers(self, row: AtSize) -> bool:
+        """Return True: pairs are compared by which of their answers are right."""
+        return True
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """Return the answers of the first way and of the second to the same prompts."""
@@ -361,12 +374,12 @@ class Paired(Probe):
         losing, gaining = haystack_counts(lost, gained, noise=())
         is_passing_fault = p > level >= tail(losing, gaining)
 
-        effect = net_loss(*by_haystack([pair for pair in pairs if pair not in noise]))
-        upper = 100 * effect.high if effect else None
+        effect = net_loss(*by_haystack(pairs))
+        without_noise = net_loss(*by_haystack([pair for pair in pairs if pair not in noise]))
         worst = min(sure or lost, key=by_length, default=None)
         fails = p <= level and bool(lost)
-        passes = len(pairs) >= LEAST and upper is not None and upper < 100 * LOSS
-        passes = passes and not is_passing_fault
+        passes = without_noise is not None and without_noise.high < LOSS
+        passes = passes and len(pairs) >= LEAST and not is_passing_fault
         points = is_passing_fault or bool(sure) or len(lost) - len(noise) > len(gained)
 
         sentence = f"{len(lost)} of {len(pairs)} {self.lost_in}"
@@ -390,7 +403,7 @@ class Paired(Probe):
             lost=len(lost),
             gained=len(gained),
             effect=effect,
-            upper=upper,
+            upper=100 * effect.high if effect else None,
             p=p,
             said=sentence,
             worst=Worst.of(worst[1]) if worst else None,
@@ -416,9 +429,11 @@ def gained_of(pairs: Iterable[Pair]) -> list[Pair]:
 
 
 def keys_of_lost_pairs(layout: Geometry, answers: Answers, sizes: Iterable[int]) -> Set[Key]:
-    """Return the keys of both prompts of every pair that any probe lost at some sizes."""
-    paired = [probe for probe in layout.probes.values() if isinstance(probe, Paired)]
-    pairs = (pair for size in sizes for probe in paired for pair in probe.pairs(answers, size))
+    """Return the keys of the prompts of lost pairs: of all paired probes, at the given sizes."""
+    paired_probes = [probe for probe in layout.probes.values() if isinstance(probe, Paired)]
+    pairs = (
+        pair for size in sizes for probe in paired_probes for pair in probe.pairs(answers, size)
+    )
     return {reply.ask.key for pair in lost_of(pairs) for reply in pair}
 
 
@@ -467,8 +482,13 @@ def crowd_of(layout: Geometry, ask: Ask, number: int) -> list[Ask]:
 
     number: the number of the copies.
     """
-    copies = [copy_of(crowd_ask, number) for crowd_ask in layout.haystack(ask).crowd]
-    return [replace(copy, length=copy.length + len(copy.salt) + 1) for copy in copies]
+    return [roomy_copy_of(crowd_ask, number) for crowd_ask in layout.haystack(ask).crowd]
+
+
+def roomy_copy_of(ask: Ask, number: int) -> Ask:
+    """Return a copy of one of the shortest prompts, which has room for its first line."""
+    copy = copy_of(ask, number)
+    return replace(copy, length=copy.length + len(copy.salt) + 1)
 
 
 def copy_of(ask: Ask, number: int) -> Ask:

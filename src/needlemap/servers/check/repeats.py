@@ -6,13 +6,21 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from needlemap.servers.check.ask import TIMES_ROOM, TOSS, Answers, Ask, Reply, with_larger_budget
-from needlemap.servers.check.effects import rate, rates_apart
+from needlemap.servers.check.ask import (
+    TIMES_ROOM,
+    TOSS,
+    Answers,
+    Ask,
+    Reply,
+    framing_of,
+    with_larger_budget,
+)
+from needlemap.servers.check.effects import rate, rates_apart, rounded_up
 from needlemap.servers.check.finding import AtSize, Finding, issue
 from needlemap.servers.check.haystack import CheckHaystack, Geometry
 from needlemap.servers.check.owners import LONG_SECRET, Owners
 from needlemap.servers.check.probe import LEAST, NOTHING, Groups, Pair, Probe, smallest
-from needlemap.stats.exact import binomial_tail, more_often
+from needlemap.stats.exact import binomial_tail, chance_of_more
 from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, SUSPECT, row_word
 
 # The share of changed repeats that a pass rules out.
@@ -61,6 +69,10 @@ class Same(Probe):
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Return the prompts that are sent twice, and their repeats."""
         return haystack.warm, *haystack.questions, *haystack.repeated_asks
+
+    def rests_on_right_answers(self, row: AtSize) -> bool:
+        """Return True: repeats change if one is right and the other is not."""
+        return True
 
     def helps(self, row: AtSize) -> bool:
         """Return True if there are repeats: with a race, half of them may change."""
@@ -127,7 +139,7 @@ class Same(Probe):
 
         short_count, short_n = short_counts
         if short_n:
-            p_more = more_often(count, n, short_count, short_n)
+            p_more = chance_of_more(count, n, short_count, short_n)
             highest_rate = max(count / n, short_count / short_n)
         else:
             p_more = 1.0
@@ -221,10 +233,14 @@ class Mates(Probe):
         return "" if layout.options.distinct else "facts that differ by haystack: give --draw"
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Return prompts alone and, if the model answers several at a time, among others."""
+        """Return the prompts that are sent alone, and those that are sent at the same time.
+
+        A model that answers one prompt at a time is sent only the first kind.
+        """
         alone = haystack.cold, *haystack.questions
         if haystack.layout.options.serial:
             return alone
+
         wave = *haystack.wave, *haystack.crowd
         return *alone, *wave, *haystack.asks_after_wave, *haystack.crowd_repeats
 
@@ -281,9 +297,13 @@ class Mates(Probe):
             worst=smallest(leaks),
         )
 
+    def rests_on_right_answers(self, row: AtSize) -> bool:
+        """Return True if no secret leaked, so that the row is open for want of right answers."""
+        return not row.lost
+
     def excluded(self, upper: float) -> str:
         """Return the rate of answers that a pass rules out."""
-        return f"{upper:.1f} %"
+        return f"{rounded_up(upper / 100)} %"
 
 
 def _foreign_secret(reply: Reply, owners: Owners[Hashable]) -> str:
@@ -322,6 +342,10 @@ class Stop(Probe):
         """Return the prompts that are sent alone."""
         return haystack.cold, *haystack.questions
 
+    def rests_on_right_answers(self, row: AtSize) -> bool:
+        """Return True: an endless answer is never right."""
+        return True
+
     def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
         """Yield prompts with endless answers once more, with four times the budget.
 
@@ -329,7 +353,9 @@ class Stop(Probe):
         stop token does not.
         """
         context = layout.options.context
+        # The server's own template takes room too.
         further_tokens = (TIMES_ROOM - 1) * layout.options.answer_tokens
+        further_tokens += framing_of(answers) or 0
         endless = [
             reply.ask
             for reply in self.replies(answers, size)
@@ -342,26 +368,8 @@ class Stop(Probe):
         """Return the answers of one size."""
         return answers.of(size, "cold", "crowded", "warm", "ask")
 
-    def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """Return the finding of all sizes, each compared with the shortest prompts."""
-        short = answers.of(layout.short, "short", "short-again")
-        short_counts = sum(not reply.ended for reply in short), len(short)
-        level = self.level(look, len(layout.sizes))
-        return self.whole(
-            [
-                self._row_at(answers, size, short_counts=short_counts, level=level)
-                for size in layout.sizes
-            ]
-        )
-
-    def _row_at(
-        self, answers: Answers, size: int, short_counts: tuple[int, int], level: float
-    ) -> AtSize:
-        """Return the row of one size.
-
-        short_counts: how many of the shortest prompts' answers are endless, of how many. level:
-            the alpha of this size.
-        """
+    def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
+        """Return the row of one size, compared with the shortest prompts."""
         replies = self.replies(answers, size)
         if not replies:
             return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
@@ -369,8 +377,9 @@ class Stop(Probe):
         endless = [reply for reply in replies if not reply.ended]
         n = len(replies)
         count = len(endless)
-        short_count, short_n = short_counts
-        p = more_often(count, n, short_count, short_n) if short_n else 1.0
+        short = answers.of(layout.short, "short", "short-again")
+        short_count, short_n = sum(not reply.ended for reply in short), len(short)
+        p = chance_of_more(count, n, short_count, short_n) if short_n else 1.0
         effect = rate(count, n)
         # There are replies, so there is an effect.
         assert effect is not None

@@ -17,10 +17,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.servers.check.ask import BESIDE, Answers, Ask, Key, prefill_of
+from needlemap.servers.check.ask import BESIDE, CONVERSATION, Answers, Ask, Key, prefill_of
 from needlemap.servers.check.haystack import (
     LATER,
     LATER_ASK,
+    REWIND,
     ROUNDS,
     WAYS,
     AskBatch,
@@ -35,15 +36,17 @@ from needlemap.servers.check.probe import Probe, probes
 from needlemap.stats.verdicts import PASS
 
 if TYPE_CHECKING:
-    from needlemap.servers.check.finding import Finding
+    pass
 
 TOTAL = "total"
 # A probe that only one model has answers for.
 LONG_ANSWERS = "decode"
 # Probes of a check that only looks for a total loss.
 QUICK = TOTAL, "mates"
-# Times what the first round computes that a check may compute in all.
-LIMIT = 1.79
+# A whole check may compute this many times the tokens of its first round. With the default settings
+# these are less than 10 million tokens for a check to 128k, or 11 with log-probabilities, as
+# docs/check.md says.
+WHOLE_CHECK_FACTOR = 1.79
 # Tokens of a cache's last block, which a server computes again.
 _LAST_BLOCK = 16
 # Tokens of one fact, about.
@@ -192,11 +195,11 @@ class Schedule(Geometry):
 
     @cached_property
     def token_limit(self) -> int:
-        """Return how many tokens a server may compute in a whole check, if it caches prefixes.
+        """Return how many tokens a whole check may let a server that caches prefixes compute.
 
-        For a check to 128k that is 10 million.
+        The first round counts too. Further prompts that would exceed the limit are not sent.
         """
-        return round(LIMIT * self.first_round_cost.computed)
+        return round(WHOLE_CHECK_FACTOR * self.first_round_cost.computed)
 
     def _repeated_losses(
         self,
@@ -216,7 +219,7 @@ class Schedule(Geometry):
             (row.state == PASS, probe, row.size)
             for probe in probes or self.probes.values()
             if type(probe).again is not Probe.again
-            for row in self.judged(probe, answers, 1).sizes
+            for row in probe.judge(self, answers, look=1).sizes
         ]
         for _, probe, size in sorted(rows, key=lambda row: row[0]):
             for groups in probe.again(self, answers, size):
@@ -235,7 +238,7 @@ class Schedule(Geometry):
         asking: dict[int, list[Probe]] = {}
         further = list[CheckHaystack]()
         for probe in self.probes.values():
-            finding = self.judged(probe, first_answers, 1)
+            finding = probe.judge(self, first_answers, look=1)
             if not finding.is_open or not probe.decides:
                 continue
             for row in finding.sizes:
@@ -254,10 +257,6 @@ class Schedule(Geometry):
                 if size in asking and part < count:
                     number = self.count(size) + part
                     yield CheckHaystack(self, size, number, round=2, probes=tuple(asking[size]))
-
-    def judged(self, probe: Probe, answers: Answers, look: int) -> Finding:
-        """Return a probe's finding by the answers at one look."""
-        return probe.judge(self, answers, look)
 
     def cells(self) -> Iterator[Ask]:
         """Yield all asks of the first round, and those that may follow it in the same families."""
@@ -298,9 +297,11 @@ class Schedule(Geometry):
 
     def uncached_tokens(self, ask: Ask) -> int:
         """Return how many tokens of a prompt a server computes if it holds the haystack."""
-        is_repeated = ask.state == "warm" and ask.way in ("warm", "again", "short-again")
+        is_repeated = ask.state == "warm" and ask.way in ("warm", "again", REWIND, "short-again")
         if is_repeated or ask.way == "loaded":
             return _LAST_BLOCK
+        if ask.way.startswith(CONVERSATION):
+            return ask.length - self.haystack(ask).cold.length
         if ask.way.startswith("stepped"):
             return ask.length - self.haystack(ask).longest // 2
         facts = _FACT * ask.facts
@@ -339,7 +340,10 @@ class FurtherTokens:
     paid: set[object] = field(default_factory=set)
 
     def pays(self, asks: Iterable[Ask], most: int) -> bool:
-        """Pay for some asks, and return True; if the sum would exceed `most`, return False."""
+        """Pay for some asks, and return True if the sum does not exceed `most` tokens.
+
+        If it would exceed them, nothing is paid.
+        """
         new_keys = set[object]()
         cost = 0
         for ask in asks:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from needlemap.servers.check.ask import Answers, Ask
 from needlemap.servers.check.effects import rate
-from needlemap.servers.check.finding import AtSize, Finding
+from needlemap.servers.check.finding import AtSize
 from needlemap.servers.check.haystack import CheckHaystack, Geometry
 from needlemap.servers.check.partitions import prompts_of
 from needlemap.servers.check.probe import LEAST, NOTHING, Probe, smallest
@@ -51,11 +51,8 @@ class Total(Probe):
         """Return False: a quick check has no further haystacks."""
         return False
 
-    def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """Return the finding of all sizes."""
-        return self.whole([self._at(layout, answers, size) for size in layout.sizes])
-
-    def _at(self, layout: Geometry, answers: Answers, size: int) -> AtSize:
+    def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
+        """Return the row of one size. The level is not used: no test decides it."""
         prompts = [prompt for prompt in prompts_of(answers) if prompt.ask.size == size]
         n = len(prompts)
         lost = sum(prompt.is_lost for prompt in prompts)

@@ -13,17 +13,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
-from needlemap.servers.check.ask import Answers, Ask, Reply, answered_ask
+from needlemap.servers.check.ask import CONVERSATION, Answers, Ask, Reply, answered_ask
 from needlemap.servers.check.finding import AtSize, Band, Finding, WayRow, issue
 from needlemap.servers.check.haystack import (
     LATER,
     LATER_ASK,
+    REWIND,
     WAYS,
     CheckHaystack,
     Geometry,
     prefills_of,
 )
-from needlemap.servers.check.probe import LEAST, NOTHING, Groups, Probe, copy_of, crowd_of, smallest
+from needlemap.servers.check.probe import (
+    LEAST,
+    NOTHING,
+    Groups,
+    Probe,
+    copy_of,
+    crowd_of,
+    roomy_copy_of,
+    smallest,
+)
 from needlemap.servers.ways import (
     AGAIN,
     ALONE,
@@ -44,19 +54,23 @@ from needlemap.servers.ways import (
 from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, PASS, SUSPECT, row_word
 
 # Prompts of a way that are sent again, those that moved most.
-MOST_COPIED = 4
-# Copies of each of them, behind first lines of their own.
-COPIES = 2
+MOST_COPIED = 6
+# Numbers of copies, each behind a first line of its own: those that are first sent among others,
+# and those that are first sent alone.
+AMONG_OTHERS = (1, 2, 3, 4)
+BY_THEMSELVES = (5, 6, 7, 8)
 TITLES = {
     COMPANY: "among others",
     CACHED: "from the cache",
     EXTENDED: "behind a cached beginning",
-    REWOUND: "after other questions",
+    REWOUND: "after the conversation went on",
     FLOODED: "behind a flood",
     PREFILLED: "generated against prefilled",
     AGAIN: "cold again",
 }
 _COPY = re.compile(r"-again(\d+)$")
+# What the name of a way ends with if a prompt is sent once more as it is.
+REPLAY = "-replay1"
 
 
 class Ways(Probe):
@@ -65,9 +79,9 @@ class Ways(Probe):
     name = WAYS
     order = 35
     asked = (
-        "the same prompts cold, among others, from the cache, behind a cached beginning, after "
-        "other questions, and when all else was asked: the log-probabilities of their answers; and "
-        "the answers themselves as prompts"
+        "the same prompts cold, among others, from the cache, behind a cached beginning, after the "
+        "conversation went on, and when all else was asked: the log-probabilities of their "
+        "answers; and the answers themselves as prompts"
     )
     sees = "a way of asking that computes something else, of any model, whatever it answers"
     cannot = (
@@ -86,12 +100,12 @@ class Ways(Probe):
     )
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Return the first prompt, the same from the cache, and again behind other questions."""
-        return haystack.cold, haystack.warm, haystack.repeated_asks[0], *haystack.questions
+        """Return the first prompt, the same from the cache, and again when more stood behind it."""
+        return haystack.cold, haystack.warm, *haystack.questions, *haystack.conversation
 
     def ways(self, layout: Geometry) -> set[str]:
         """Return the ways of each haystack, and those that are sent when all others were."""
-        return super().ways(layout) | {"cold", "crowded", LATER, LATER_ASK}
+        return super().ways(layout) | {"cold", "crowded", CONVERSATION, REWIND, LATER, LATER_ASK}
 
     def absent(self, layout: Geometry, answers: Answers) -> str:
         """Return the reason if there are no log-probabilities, else ''.
@@ -112,7 +126,7 @@ class Ways(Probe):
         absent = self.absent(layout, answers)
         if absent:
             return Finding.not_applicable(self.name, absent, decides=self.decides)
-        prompts = Prompts(answers)
+        prompts = Prompts(layout, answers)
         ways = judge_ways(prompts.replies(), tolerance_of(layout), ASKED)
         rows = [size_row(size, ways, prompts) for size in layout.sizes]
         untested = [TITLES[way.way] for way in ways if way.state == "not tested"]
@@ -122,14 +136,20 @@ class Ways(Probe):
         return replace(self.whole(rows), said=words, ways=tuple(map(row_of, ways)))
 
     def again(self, layout: Geometry, answers: Answers, size: int) -> Iterator[Groups]:
-        """Yield copies of the prompts that moved most, in their ways, and then those alone."""
-        prompts = Prompts(answers)
+        """Yield copies of the prompts that moved most, in their ways, and then those alone.
+
+        If a cold repeat moved, that prompt is sent once more as it is.
+        """
+        prompts = Prompts(layout, answers)
+        noise, *ways = judge_ways(prompts.replies(), tolerance_of(layout))
+        for number in moved_most(noise, prompts, size):
+            yield [[replace(layout.haystack(prompts.asks[number]).later_ask, way=LATER + REPLAY)]]
         copies = [
             (way.way, prompts.asks[number], copy)
-            for way in judge_ways(prompts.replies(), tolerance_of(layout))
+            for way in ways
             if way.way in ASKED
             for number in moved_most(way, prompts, size)
-            for copy in range(1, COPIES + 1)
+            for copy in copies_for(layout.haystack(prompts.asks[number]), way.way)
         ]
         for way, ask, copy in copies:
             if way == PREFILLED:
@@ -140,14 +160,17 @@ class Ways(Probe):
         for way, ask, copy in copies:
             yield list(way_steps(layout, way, ask=ask, copy=copy))
         for way, ask, copy in copies:
-            if way == COMPANY:
-                yield [[cold_copy(ask, LATER, copy)]]
-            elif way == EXTENDED:
+            if way == EXTENDED:
                 yield [[cold_copy(ask, LATER_ASK, copy)]]
+            elif copy in AMONG_OTHERS:
+                yield [[cold_copy(ask, LATER, copy, is_short=ask.size == layout.short)]]
 
 
 # Ways that a check always sends; others come by chance.
 ASKED = (COMPANY, CACHED, EXTENDED, REWOUND, PREFILLED)
+# Ways of which too few prompts keep the probe from passing. Chance decides how many stand behind a
+# flood, and only haystacks of the smallest size have conversations.
+NEEDED = (COMPANY, CACHED, EXTENDED, PREFILLED)
 
 
 def tolerance_of(layout: Geometry) -> float:
@@ -166,8 +189,9 @@ class Prompts:
         asks: The ask of each prompt, at its number.
     """
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, layout: Geometry, answers: Answers) -> None:
         self.asks: list[Ask] = []
+        self._layout = layout
         self._numbers: dict[object, int] = {}
         # The number of the prompt, that of its copy, the way, and the reply.
         self._rows: list[tuple[int, int, str, Reply]] = []
@@ -186,30 +210,38 @@ class Prompts:
     def _take(self, reply: Reply) -> None:
         """Keep a reply under its prompt, if it was sent in one of the ways."""
         ask = reply.ask
-        way = NAMES.get(_COPY.sub("", ask.way))
+        way = NAMES.get(_COPY.sub("", ask.way).removesuffix(REPLAY))
         is_other_copy = ask.salt and not _COPY.search(ask.way)
         if way is None or is_other_copy:
             return
         number, copy = self._numbers_of(ask)
         self._rows.append((number, copy, way, reply))
-        if not copy:
+        if not copy and not ask.way.endswith(REPLAY):
             self._originals[number, way] = reply
 
     def _numbers_of(self, ask: Ask) -> tuple[int, int]:
-        """Return the number of an ask's prompt, and that of its copy; 0 if it is not a copy."""
-        identity = ask.size, ask.repeat, ask.fact, ask.length, ask.place, ask.twin
+        """Return the number of an ask's prompt, and that of its copy, or 0 if it is not a copy."""
+        # A copy of one of the shortest prompts is longer by its first line.
+        length = 0 if ask.size == self._layout.short else ask.length
+        identity = ask.size, ask.repeat, ask.fact, length, ask.place, ask.twin
         number = self._numbers.setdefault(identity, len(self.asks))
         if number == len(self.asks):
-            self.asks.append(replace(ask, way=_COPY.sub("", ask.way), salt=""))
+            way = _COPY.sub("", ask.way).removesuffix(REPLAY)
+            self.asks.append(replace(ask, way=way, salt=""))
         copy = _COPY.search(ask.way)
         return number, int(copy[1]) if copy else 0
+
+    def of_size(self, numbers: Iterable[int], size: int) -> list[int]:
+        """Return the numbers of prompts that count at a size. The shortest count at the first."""
+        sizes = {size, self._layout.short} if size == self._layout.sizes[0] else {size}
+        return [number for number in numbers if self.asks[number].size in sizes]
 
     def reply(self, number: int, way: str) -> Reply | None:
         """Return the reply to a prompt in a way, or None if there is none."""
         if way == PREFILLED:
             prefills = self._prefills.get((number, 0), ())
             return next((generated for generated, _ in prefills), None)
-        return self._originals.get((number, LATER if way == FLOODED else way))
+        return self._originals.get((number, LATER if way in (FLOODED, AGAIN) else way))
 
     def replies(self) -> list[WayReply]:
         """Return the replies in the form that `judge_ways` takes.
@@ -253,9 +285,10 @@ class Prompts:
 NAMES: Mapping[str, str] = {
     "cold": ALONE,
     "crowded": COMPANY,
+    "crowd": COMPANY,
     "warm": CACHED,
     "ask": EXTENDED,
-    "again": REWOUND,
+    REWIND: REWOUND,
     LATER: LATER,
     LATER_ASK: LATER,
 }
@@ -277,6 +310,7 @@ def way_reply_of(reply: Reply, way: str, *, number: int, copy: int, was_cold: bo
         steps=reply.steps,
         prompt_tokens=reply.prompt_tokens or reply.ask.length,
         cached_tokens=cached_tokens,
+        replay=int(reply.ask.way.endswith(REPLAY)),
         copy=copy,
     )
 
@@ -318,34 +352,51 @@ def prefill_reply(pairs: Sequence[tuple[Reply, Reply]], *, number: int, copy: in
 def moved_most(way: Way, prompts: Prompts, size: int) -> Sequence[int]:
     """Return the numbers of a way's prompts of one size that moved most beyond its limit."""
     beyond = [
-        number
-        for number, nats in way.moves.items()
-        if nats > way.limit and prompts.asks[number].size == size
+        number for number in prompts.of_size(way.moves, size) if way.moves[number] > way.limit
     ]
     return sorted(beyond, key=lambda number: -way.moves[number])[:MOST_COPIED]
 
 
-def cold_copy(ask: Ask, way: str, copy: int) -> Ask:
-    """Return a copy of a prompt that is sent cold, behind a first line of its own."""
-    return copy_of(replace(ask, way=way, state="cold"), copy)
+def cold_copy(ask: Ask, way: str, copy: int, *, is_short: bool = False) -> Ask:
+    """Return a copy of a prompt that is sent cold, behind a first line of its own.
+
+    is_short: whether it is one of the shortest prompts.
+    """
+    cold = replace(ask, way=way, state="cold")
+    return roomy_copy_of(cold, copy) if is_short else copy_of(cold, copy)
 
 
 def way_steps(layout: Geometry, way: str, *, ask: Ask, copy: int) -> Iterator[Sequence[Ask]]:
-    """Yield the asks that bring a copy of a prompt into a way."""
-    haystack = layout.haystack(ask)
-    cold = cold_copy(haystack.cold, "cold", copy)
-    if way == COMPANY:
-        crowded = copy_of(replace(ask, way="crowded", state="loaded"), copy)
-        yield [crowded, *crowd_of(layout, ask, copy)]
-    elif way == EXTENDED:
-        yield [cold, copy_of(replace(ask, way="ask", state="warm"), copy)]
+    """Yield the asks that bring a copy of a prompt into a way, in groups that are sent together."""
+    is_of_crowd = ask.size == layout.short
+    haystack = layout.crowded_haystack(ask) if is_of_crowd else layout.haystack(ask)
+    if copy in AMONG_OTHERS:
+        yield [copy_of(haystack.cold, copy), *crowd_of(layout, haystack.cold, copy)]
+    else:
+        yield [cold_copy(haystack.cold, "cold", copy)]
+
+    if way == EXTENDED:
+        yield [copy_of(replace(ask, way="ask", state="warm"), copy)]
     elif way == CACHED:
-        warm = replace(haystack.cold, way="warm", state="warm")
-        yield [cold, copy_of(warm, copy)]
+        # A cache may hold more of a prompt that comes twice in a row.
+        yield [copy_of(question, copy) for question in haystack.questions[:1]]
+        yield [copy_of(haystack.warm, copy)]
     elif way == REWOUND:
-        asks = [replace(question, way="ask") for question in haystack.questions[:2]]
-        asks.append(replace(haystack.cold, way="again", state="warm"))
-        yield [cold, *(copy_of(between, copy) for between in asks)]
+        yield [copy_of(between, copy) for between in haystack.conversation]
+
+
+def copies_for(haystack: CheckHaystack, way: str) -> Sequence[int]:
+    """Return the numbers of the copies that confirm a move of a prompt about a haystack.
+
+    If its first prompt was sent among others, so are half of the copies: what that left in a cache
+    may be what is wrong. The others are not, because such a prompt is cold later only if the cache
+    dropped it. An answer that is sent as a prompt has nothing to do with others.
+    """
+    if way == COMPANY:
+        return AMONG_OTHERS
+    if haystack.is_crowded and way != PREFILLED:
+        return *AMONG_OTHERS[:2], *BY_THEMSELVES[:2]
+    return BY_THEMSELVES
 
 
 def size_row(size: int, ways: Sequence[Way], prompts: Prompts) -> AtSize:
@@ -355,15 +406,15 @@ def size_row(size: int, ways: Sequence[Way], prompts: Prompts) -> AtSize:
     n = 0
     beyond = 0
     for way in ways:
-        numbers = [number for number in way.moves if prompts.asks[number].size == size]
-        if not numbers or way.way == AGAIN:
+        numbers = prompts.of_size(way.moves, size)
+        # Noise is no fault by itself.
+        if not numbers or (way.way == AGAIN and way.state != FAIL):
             continue
         way_beyond = sum(way.moves[number] > way.limit for number in numbers)
         counts.append(f"{way_beyond} of {len(numbers)} {TITLES[way.way]}")
         n += len(numbers)
         beyond += way_beyond
-        # Chance decides how many stand behind a flood, so that too few keep nothing from passing.
-        lacks_prompts = way.state == NOT_ENOUGH_DATA and way.way in ASKED
+        lacks_prompts = way.state == NOT_ENOUGH_DATA and way.way in NEEDED
         states.add(way.state if way_beyond or lacks_prompts else PASS)
     if not n:
         return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)

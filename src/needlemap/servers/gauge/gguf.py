@@ -56,6 +56,8 @@ gguf.GGUFWriter.write_header_to_file = header_with_a_merge
 sys.argv = ["convert", model, "--outfile", out, "--outtype", "f32"]
 runpy.run_path(root + "/convert_hf_to_gguf.py", run_name="__main__")
 """
+# The only merge of a twin's vocabulary, as in RUN_CONVERTER.
+UNUSED_MERGE = "\u0100 \u0100"
 # llama.cpp's number of a file whose matrices are 16-bit floats.
 TYPE_F16 = 1
 TENSORS = {
@@ -104,7 +106,7 @@ def write_gguf(
     writer = gguf.GGUFWriter(path, family)
     _write_shape(writer, config)
     _write_yarn(writer, config["rope_parameters"], gguf.RopeScalingType)
-    _write_tokenizer(writer, config, gguf.TokenType)
+    write_tokenizer(writer, DATA, config=config, kinds=gguf.TokenType)
     for name, weights in stack_experts(tensors or read_tensors()).items():
         writer.add_tensor(*llama_cpp_tensor(name, weights, config, family))
     writer.write_header_to_file()
@@ -185,8 +187,8 @@ def interleave_pairs(weights: Array, heads: int) -> Array:
     return pairs.swapaxes(1, 2).reshape(rows, columns).copy()
 
 
-def _write_shape(writer: Any, config: Mapping[str, Any]) -> None:
-    writer.add_name("needlemap gauge")
+def write_sizes(writer: Any, config: Mapping[str, Any]) -> None:
+    """Write a model's context length, its number of layers, and the sizes of a layer."""
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
@@ -195,6 +197,11 @@ def _write_shape(writer: Any, config: Mapping[str, Any]) -> None:
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(config["head_dim"])
     writer.add_value_length(config["head_dim"])
+
+
+def _write_shape(writer: Any, config: Mapping[str, Any]) -> None:
+    writer.add_name("needlemap gauge")
+    write_sizes(writer, config)
     writer.add_rope_dimension_count(config["head_dim"])
     writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
@@ -212,12 +219,16 @@ def _write_yarn(writer: Any, rope: Mapping[str, Any], kinds: Any) -> None:
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
 
 
-def _write_tokenizer(writer: Any, config: Mapping[str, Any], kinds: Any) -> None:
-    tokenizer = json.loads((DATA / TOKENIZER).read_text("utf-8"))
+def write_tokenizer(writer: Any, folder: Path, *, config: Mapping[str, Any], kinds: Any) -> None:
+    """Write the vocabulary and the chat template of a model's folder.
+
+    kinds: the package's `gguf.TokenType`.
+    """
+    tokenizer = json.loads((folder / TOKENIZER).read_text("utf-8"))
     special = {token["id"]: token["content"] for token in tokenizer["added_tokens"]}
     texts = {number: text for text, number in tokenizer["model"]["vocab"].items()} | special
     numbers = range(config["vocab_size"])
-    merges = tokenizer["model"]["merges"]
+    merges = tokenizer["model"].get("merges") or [UNUSED_MERGE]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(RULES)
     writer.add_token_list([texts[number] for number in numbers])
@@ -228,4 +239,4 @@ def _write_tokenizer(writer: Any, config: Mapping[str, Any], kinds: Any) -> None
     writer.add_add_bos_token(False)
     writer.add_eos_token_id(config["eos_token_id"])
     writer.add_pad_token_id(config["pad_token_id"])
-    writer.add_chat_template((DATA / TEMPLATE).read_text("utf-8"))
+    writer.add_chat_template((folder / TEMPLATE).read_text("utf-8"))

@@ -104,7 +104,7 @@ def write_twin(shape: Shape, folder: Path, seed: int = 1, lengths: Sequence[int]
         rows, cached_nats = reference_of(model, seed)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
-    _write_vocabulary(folder)
+    _write_tokenizer(folder)
     (folder / REFERENCE).write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     config = model.config
     return Twin(
@@ -400,23 +400,25 @@ def prose(length: int, draw: Random) -> str:
     return " ".join(words)[:length]
 
 
-def _write_vocabulary(folder: Path) -> None:
-    """Write a tokenizer whose tokens are single characters, so that a text has one spelling.
+def _write_tokenizer(folder: Path) -> None:
+    """Write a tokenizer, its settings and the chat template into a folder.
 
-    Characters that are not printable ASCII are left out.
+    The tokens are single characters, so that a text has one spelling. Characters that are not
+    printable ASCII are left out.
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-    ids = {byte_letter(text) if text in PRINTABLE else text: n for n, text in enumerate(TOKENS)}
+    ids = {}
+    for number, text in enumerate(TOKENS):
+        # Special tokens, e.g. <bos>, are not spelled in the letters of a byte-level vocabulary.
+        name = byte_letter(text) if text in PRINTABLE else text
+        ids[name] = number
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
+    special_texts = [text for text in TOKENS if text not in PRINTABLE]
     tokenizer.add_special_tokens(
-        [
-            AddedToken(text, special=True, normalized=False)
-            for text in TOKENS
-            if text not in PRINTABLE
-        ]
+        [AddedToken(text, special=True, normalized=False) for text in special_texts]
     )
     tokenizer.save(str(folder / "tokenizer.json"))
     settings: Mapping[str, Any] = {

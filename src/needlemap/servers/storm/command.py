@@ -11,10 +11,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from needlemap.asking.discovery import reach_server
+from needlemap.asking.discovery import Reached, reach_server, tell_unknown_context
 from needlemap.commands.announce import going_on, say_stopped, show_finding, terminable
 from needlemap.commands.arguments import is_address
-from needlemap.deadline import without_limit
+from needlemap.deadline import clock, without_limit
 from needlemap.errors import SettingsError
 from needlemap.finishes import list_unknown
 from needlemap.grid import tokens
@@ -24,9 +24,9 @@ from needlemap.models.started import started
 from needlemap.records.lock import hold_folder
 from needlemap.records.origin import CheckedRun
 from needlemap.secrets import check_key_names
-from needlemap.servers.check.families import logprobs_setting
+from needlemap.servers.check.families import logprobs_setting, vocabulary_note
 from needlemap.servers.check.gauge import CHANGING, gauge_flags, is_wrapped, reference_of
-from needlemap.servers.check.known_by_answer import refuse_other_shape
+from needlemap.servers.check.known_by_answer import known_as_gauge
 from needlemap.servers.flags import StormFlags
 from needlemap.servers.gauge.checkpoint import REFERENCE
 from needlemap.servers.storm.file import STORM, StormFile
@@ -44,7 +44,6 @@ from needlemap.stats.bets import units_needed
 from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, PASS, exit_code
 from needlemap.text import counted, short, show, tell
 from needlemap.trials import provider_host
-from needlemap.trials.resolve import ANY
 
 _UNTIL = re.compile(r"rate<(\d*\.?\d+)%")
 # Rounds from which the cost is estimated before any is sent.
@@ -61,12 +60,17 @@ _SPARE = 1.3
 _AROUND = 100
 
 
-def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
-    """Send the rounds, and report the rate and what was found. Return the verdict's exit code."""
-    storm = Storm.of(options_of(typed, flags), typed.out)
+def storm_command(typed: StormFlags, flags: Mapping[str, Any], listed: Mapping[str, Any]) -> int:
+    """Send the rounds, and report the rate and what was found. Return the verdict's exit code.
+
+    listed: the settings of the model that the server lists; {} if they were typed.
+    """
+    reaches = bool(listed) or not typed.plan
+    storm = Storm.of(options_of(typed, {**flags, **listed}, reaches=reaches), typed.out)
     settings = storm.resolved.settings
-    if storm.resolved.tokenizer.name == ANY and settings.tokenizer == ANY:
-        tell(f"note: lengths count {ANY}'s tokens: give --tokenizer to aim at the edges of blocks")
+    note = vocabulary_note(storm.options.flags, settings)
+    if note:
+        tell(f"{note}: give --tokenizer to aim at the edges of blocks")
     tell(cost_line(storm))
     if typed.plan:
         return 0
@@ -85,12 +89,22 @@ def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
     return show_verdict(asking, result, typed)
 
 
-def options_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
+def options_of(
+    typed: StormFlags, flags: Mapping[str, Any], *, reaches: bool = True
+) -> StormOptions:
     """Return the options of a storm from what was typed and what the server reports of itself.
 
-    Raises SettingsError for wrong flags.
+    Raises SettingsError for wrong flags. reaches: False for a plan that contacts no server. A plan
+    takes only the server's context.
     """
-    settings, note, gauge_length = gauge_flags(flags, typed.gauge)
+    # A slip in the flags is reported before the server is waited for.
+    wanted = wanted_rate(typed.until)
+    typed_length = int(tokens(typed.max_length)) if typed.max_length else None
+    kv_tokens = int(tokens(typed.kv_tokens)) if typed.kv_tokens else None
+
+    server = reach_server(flags) if reaches else None
+    is_known = known_as_gauge(typed.gauge, flags, server, plan=typed.plan)
+    settings, note, gauge_length = gauge_flags(flags, is_known)
     is_gauge = gauge_length > 0
     has_reference = reference_of(str(flags.get("model", ""))) == REFERENCE
     reference = REFERENCE if is_gauge and has_reference and not is_wrapped(flags) else ""
@@ -99,15 +113,12 @@ def options_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
         note += f". Margins beside {reference}'s"
     if note:
         tell(f"note: {note}")
-    max_length = gauge_length or _LONGEST
-    if typed.max_length:
-        max_length = int(tokens(typed.max_length))
     options = StormOptions(
         flags={**settings, "limit_time": 60 * typed.minutes},
-        max_length=max_length,
+        max_length=typed_length or gauge_length or _LONGEST,
         load=typed.load,
-        kv_tokens=int(tokens(typed.kv_tokens)) if typed.kv_tokens else None,
-        wanted=wanted_rate(typed.until),
+        kv_tokens=kv_tokens,
+        wanted=wanted,
         own=typed.own,
         gauge=is_gauge and not CHANGING & flags.keys(),
         reference=reference,
@@ -115,9 +126,13 @@ def options_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
         ways=typed.ways,
         dtype=typed.dtype,
     )
-    if typed.plan:
+    if typed.plan and typed_length is None:
+        tell_unknown_context(options.max_length, server)
+    if server is None:
         return options
-    return _with_server(options, promised=typed.max_length is not None)
+    max_length = server.length_within(options.max_length, promised=typed_length is not None)
+    options = replace(options, max_length=max_length)
+    return options if typed.plan else _with_server(options, server)
 
 
 def wanted_rate(until: str) -> float:
@@ -135,23 +150,12 @@ def wanted_rate(until: str) -> float:
     return share
 
 
-def _with_server(options: StormOptions, *, promised: bool) -> StormOptions:
-    """Return the options within the context that the server reports, with what it caches.
-
-    promised: True if the user typed the length, so that it stays.
-    """
-    server = reach_server(options.flags)
-    if server is None:
-        return options
-    address, sent, context = server
+def _with_server(options: StormOptions, server: Reached) -> StormOptions:
+    """Return the options with what the server caches, and with what it offers."""
+    address, sent, _ = server
     name = str(options.flags.get("model", "")).partition("/")[2]
-    if options.reference:
-        refuse_other_shape(address, name, sent)
-    if context is not None and context < options.max_length and not promised:
-        tell(f"note: the server's context is {context:,} tokens: --max-length {context}")
-        options = replace(options, max_length=context)
     if options.kv_tokens is None:
-        options = replace(options, kv_tokens=cache_tokens(address, sent))
+        options = replace(options, kv_tokens=cache_tokens(address, name, sent))
     if options.kv_tokens is None:
         tell("note: the server does not say what it caches: no floods; give --kv-tokens")
     if options.own or provider_host(BACKEND, address) == OWN:
@@ -211,19 +215,21 @@ def show_verdict(asking: StormInRounds, result: StormResult, typed: StormFlags) 
     path, document = asking.storm.folder.path, asking.document(result)
     if result.verdict.word == FAIL and to_replay(document) and document.little is None:
         tell(f"\nthe shortest sequence that shows it: needlemap storm {path} --shrink")
-    return show_finding(storm_report(path, document), typed, path, brief=bool(asking.missed))
+    brief = bool(asking.missed) and result.verdict.word != FAIL
+    return show_finding(storm_report(path, document), typed, path, brief=brief)
 
 
 def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, Any]) -> int:
     """Find the shortest sequence that shows a storm's fault, and write it as a script.
 
-    Returns the exit code: 0 if it is written, 4 if no replay showed the fault. Raises
-    NeedlemapError.
+    The result is the exit code: 0 if a script is written, 4 if no replay showed the fault. Raises
+    NeedlemapError if the folder holds no storm.
     """
     if folder is None or not typed.shrink:
         way = "To shrink a storm's sequence, type: needlemap storm FOLDER --shrink"
         address = "A server's address is given as --base-url"
         raise SettingsError(address if folder and is_address(folder) else way)
+
     file = STORM.read(folder)
     if file.little is not None:
         tell(f"needlemap: nothing was shrunk: '{folder}' was judged by equal ways of asking.")
@@ -231,6 +237,7 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
     if not to_replay(file):
         tell(f"needlemap: nothing was shrunk: '{folder}' holds no fault that a replay may show.")
         return exit_code(NOT_ENOUGH_DATA)
+
     run = CheckedRun.of(folder / STORMED, typed.trust_run)
     storm = Storm.of(_stored_options(run, file, typed, flags), folder)
     settings, command = storm.resolved.settings, typed.command
@@ -245,15 +252,19 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
 
         restart_server = None if command is None else partial(restart, command)
         if restart_server is not None:
-            restart_server()
+            # Later starts count: shrinking decides how many there are, and a limit ends it.
+            with clock().stopped():
+                restart_server()
         asking = Shrinking(storm, say=str if settings.quiet else tell, restart=restart_server)
         if ending.finish(asking.run(), "To begin anew: the same command") is None:
             return ending.code
+
     shrunk = asking.shrunk
     if shrunk is None:
         why = asking.stopped or "its sequence failed in no replay"
         tell(f"needlemap: nothing was shrunk: {why.rstrip('.')}.")
         return exit_code(NOT_ENOUGH_DATA)
+
     wrong = "wrong" if shrunk.limit is None else "margins moved"
     show(
         f"{counted(len(shrunk.sequence.acts), 'request')} of {shrunk.was} show it: {wrong} in "
@@ -272,18 +283,22 @@ def _stored_options(
 ) -> StormOptions:
     """Return the options of the storm in a folder.
 
-    run: of its requests. file: its storm.json, which anybody may have written: only numbers are
-    taken from it. Raises SettingsError if the model's or its key's name must be typed.
+    Anybody may have written the folder's storm.json, so only numbers are taken from it. Raises
+    SettingsError if somebody else's folder names a model or a key that must be typed.
+
+    run: the run of the storm's requests. file: the contents of storm.json.
     """
     stored = run.about.settings
     if not run.is_ours:
         refuse_untyped_model(run.about.named.model, flags.get("model"))
         if "model_options" not in flags:
             check_key_names(stored.get("model_options"), "To send it: --model-options key_env=NAME")
+
     names = (*settings_of("Model"), *marked("check"), "tokenizer")
     settings = {name: stored[name] for name in names if stored.get(name) not in (None, "", [], {})}
     # It was typed for the storm, not for this command.
     settings.pop("quiet", None)
+
     limits = {"limit_time": 60 * typed.minutes, "limit_tokens": None, "limit_usd": None}
     return StormOptions(
         flags={**settings, **limits, **flags},

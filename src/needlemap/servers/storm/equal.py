@@ -70,7 +70,10 @@ class Equal:
         return move_between(reply, yardstick)
 
     def learn_start(self, alone: Sequence[Record]) -> None:
-        """Learn what all prompts start with from those that were sent alone for the first time."""
+        """Note the tokens that all prompts start with.
+
+        alone: the records of prompts that were sent alone for the first time.
+        """
         self.shared = common_start([record.cached_tokens or 0 for record in alone])
 
     def learn_noise(self, record: Record, repeat: Record) -> Move | None:

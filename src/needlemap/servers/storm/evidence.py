@@ -239,7 +239,7 @@ class Evidence:
 
     @property
     def first_cancel(self) -> int | None:
-        """Return the round in which the first client went away; None if none did."""
+        """Return the round in which the first client went away, or None if none did."""
         rounds = (request.round for request in self.storm if request.act.cancel is not None)
         return min(rounds, default=None)
 

@@ -125,6 +125,7 @@ class StormFile(BaseModel):
         wanted: The rate that was to be excluded, a share.
         reference: The model whose margins were compared; '' for none.
         limit_nats: Nats a token beyond which margins are in doubt.
+        tested: Operations that could show a fault.
         shrunk: The shortest sequence that shows a fault, once it was looked for.
     """
 
@@ -154,6 +155,7 @@ class StormFile(BaseModel):
     faulty: float = 0.0
     highest: float = 1.0
     suspects: list[Replayed] = []
+    tested: list[str] = []
     sequence: _Requests = []
     shrunk: _Requests = []
 

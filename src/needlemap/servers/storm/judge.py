@@ -6,10 +6,10 @@ An operation that the model cannot do, alone either, is not tested, and no part 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from needlemap.servers.check.judge import FIND, rate_of
-from needlemap.servers.storm.evidence import WEAK, Evidence, Observation, OperationAnswers
+from needlemap.servers.storm.evidence import WEAK, Evidence, OperationAnswers
 from needlemap.servers.storm.tally import GOAL, POINTS, Tally, tally_of
 from needlemap.servers.storm.wording import bound_words, finding_lines
 from needlemap.servers.ways import LEAST
@@ -24,26 +24,14 @@ class StormResult:
     Attributes:
         verdict: The word, with its claim.
         said: What else there is to know, a line each.
-        counts: How often each outcome came.
-        requests: Requests that were sent and not cancelled.
-        families: Families that were compared.
-        faulty: The sum of their shares of faulty requests.
-        highest: The bound of the rate.
+        tally: What the verdict rests on.
         confirmed: Whether a fault is sure.
-        certain: Requests that are faults by themselves.
-        operations: Answers by operation.
     """
 
     verdict: Verdict
     said: tuple[str, ...]
-    counts: Mapping[str, int]
-    requests: int
-    families: int
-    faulty: float
-    highest: float
+    tally: Tally
     confirmed: bool
-    certain: tuple[Observation, ...] = ()
-    operations: Mapping[str, OperationAnswers] = field(default_factory=dict)
 
 
 def judge_storm(
@@ -64,13 +52,12 @@ def judge_storm(
     best = tally.bets.best
     is_too_few = little is not None and len(tally.compared) < LEAST
     confirmed = bool(tally.certain) or (best >= GOAL and not is_too_few)
-    leaks = any(request.outcome.word == "foreign" for request in tally.certain)
     overcounts = bool(evidence.counts.over)
 
     is_below = tally.highest < wanted
     is_whole = not (tally.untested or is_too_few or overcounts)
     word = row_word(
-        fails=leaks or (confirmed and not is_below),
+        fails=tally.leaks or (confirmed and not is_below),
         passes=is_below and is_whole and tally.right >= WEAK,
         points=best >= POINTS or overcounts,
     )
@@ -87,19 +74,16 @@ def judge_storm(
     return StormResult(
         verdict=verdict,
         said=tuple(finding_lines(evidence, tally, is_by_ways=little is not None)),
-        counts=tally.counts,
-        requests=len(tally.requests),
-        families=tally.families,
-        faulty=tally.faulty,
-        highest=tally.highest,
+        tally=tally,
         confirmed=confirmed,
-        certain=tally.certain,
-        operations=tally.operations,
     )
 
 
 def _basis(tally: Tally, little: tuple[int, int] | None) -> str:
-    """Return how many requests were judged, and how, in words."""
+    """Return a phrase on how many requests were judged, and by what.
+
+    little: if equal ways of asking judge, how many facts the model found, and of how many.
+    """
     if little is None:
         return counted(len(tally.compared), "request")
     return (

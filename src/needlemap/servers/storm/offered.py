@@ -14,6 +14,7 @@ from needlemap.http import VERSIONED, Sent
 from needlemap.http.served import get, list_models
 from needlemap.models import Answer, Decoding, Model
 from needlemap.models.call import call_model
+from needlemap.servers.wrapped import WrappedModel
 from needlemap.untrusted import clean_count
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _root(base_url: str) -> str:
 
 
 def second_model(base_url: str, model: str, sent: Sent) -> str:
-    """Return another model that a server lists and that answers; '' if there is none."""
+    """Return another model that a server lists and that answers, or '' if there is none."""
     with suppress(NeedlemapError):
         for name in list_models(base_url, sent).names[:MOST_TRIED]:
             if name == model:
@@ -70,21 +71,15 @@ def second_model(base_url: str, model: str, sent: Sent) -> str:
     return ""
 
 
-class Slotted(Model):
+class Slotted(WrappedModel):
     """Another model, whose requests go to one slot of llama.cpp.
 
     The slot is saved after the answer, or restored before the request.
     """
 
     def __init__(self, name: str, *, model: Model, how: str, act: Callable[[str], int]) -> None:
-        super().__init__(name)
-        self._model, self._how, self._act = model, how, act
-
-    async def open(
-        self, most: int, show_state: Callable[[str], None], show_event: Callable[[str], None]
-    ) -> None:
-        """Open the other model."""
-        await self._model.open(most, show_state, show_event)
+        super().__init__(name, model=model)
+        self._how, self._act = how, act
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Return the answer in the slot.
@@ -103,10 +98,6 @@ class Slotted(Model):
         status = await asyncio.to_thread(self._act, action)
         if status != _OK:
             raise Unmeasured(Failure.SERVER, f"The server answers {status} to {action} a slot.")
-
-    async def close(self) -> None:
-        """Close the other model."""
-        await self._model.close()
 
 
 def slot_model_maker(make: MakeModel, how: How, name: str, sent: Sent) -> MakeModel:

@@ -11,7 +11,6 @@ from math import log2
 from random import Random
 from typing import ClassVar
 
-from needlemap.servers.check.finding import KnownIssue
 from needlemap.servers.storm.act import Act, Fact, How, Path, Piece, Stream, Turn
 
 # Tokens of blocks, pages and chunks.
@@ -195,14 +194,12 @@ class Operation:
         follows: The name of a request that it plans after its own; '' for none.
         share: How often it is drawn, compared with others.
         every: Of one that is not drawn: one round in so many has it, in a family of its own.
-        known_issues: Public faults that it is aimed at.
     """
 
     name: ClassVar[str]
     follows: ClassVar[str] = ""
     share: ClassVar[float] = 1.0
     every: ClassVar[int] = 0
-    known_issues: ClassVar[tuple[KnownIssue, ...]] = ()
 
     def applies(self, limits: Limits) -> bool:
         """Return True if the server and the limits allow it."""

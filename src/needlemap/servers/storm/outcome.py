@@ -175,14 +175,17 @@ def judge_answer(
 
 
 def holds_text(answer: str, prompt: str, pool: str) -> bool:
-    """Return True if an answer holds a long run of the pool that is not in its prompt.
+    """Return True if an answer holds a long stretch of the pool that its prompt does not hold.
+
+    pool: the text from which all prompts are cut.
 
     >>> pool = "".join(f"{number} " for number in range(400))
     >>> holds_text(pool[300:450], pool[:200], pool), holds_text(pool[:150], pool, pool)
     (True, False)
     """
-    runs = (answer[at : at + LONG_RUN] for at in range(0, len(answer) - LONG_RUN + 1, _STEP))
-    return any(run in pool and run not in prompt for run in runs)
+    starts = range(0, len(answer) - LONG_RUN + 1, _STEP)
+    stretches = (answer[start : start + LONG_RUN] for start in starts)
+    return any(stretch in pool and stretch not in prompt for stretch in stretches)
 
 
 def is_salad(answer: str) -> bool:

@@ -41,9 +41,7 @@ def make_round(
         if operation.share and operation.applies(limits) and not operation.is_left_out(limits)
     ]
     rare_operations = [operation for operation in usable if operation.every]
-    floods = [
-        operation for operation in usable if operation.name == "flood" and not operation.every
-    ]
+    floods = [operation for operation in usable if operation.name == "flood"]
     drawn_operations = [
         operation for operation in usable if operation not in (*rare_operations, *floods)
     ]

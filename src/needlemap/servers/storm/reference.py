@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from needlemap.asking.single import Step
 from needlemap.deadline import without_limit
 from needlemap.errors import SettingsError
-from needlemap.prompts import Prompt
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
-from needlemap.servers.check.margins import Margins, margins_of
 from needlemap.servers.storm.act import Act, Round
 from needlemap.servers.storm.outcome import RequestOutcome
 from needlemap.servers.storm.storm import THERE, RoundAnswers, Storm
@@ -67,17 +65,3 @@ class ReferenceRequest:
     def key(self) -> tuple[str, int]:
         """Return the family and the number of the reference's record."""
         return self.step.family, self.record.repeat
-
-    def suspect_arguments(
-        self, reference: Record
-    ) -> tuple[Prompt, str, Margins | None, Margins | None]:
-        """Return prompt, answer and both margins, as `Moves.add_suspect` takes them.
-
-        reference: what the reference answered.
-        """
-        return (
-            self.step.trial.prompt,
-            self.record.answer or "",
-            margins_of(reference),
-            margins_of(self.record),
-        )

@@ -23,13 +23,12 @@ from needlemap.reports.report import (
     Squares,
     Table,
 )
+from needlemap.servers.check.effects import rounded_up
 from needlemap.servers.storm.evidence import WEAK
 from needlemap.servers.storm.file import StormFile, StormRequest
-from needlemap.servers.storm.outcome import CERTAIN
-from needlemap.servers.storm.wording import rounded_up
-from needlemap.stats.verdicts import FAIL, NO_RESULT, PASS, Verdict, Word, row_word
+from needlemap.servers.storm.outcome import CERTAIN, UNCOMPARED
+from needlemap.stats.verdicts import FAIL, NOT_ENDED, PASS, Word, row_word
 
-NOT_ENDED = Verdict(NO_RESULT, "it has not ended yet")
 SOUND = ("right", "equal")
 SQUARES = {
     "right": "■",
@@ -116,7 +115,7 @@ def _rows(file: StormFile) -> tuple[Row, ...]:
         rows.append(
             {
                 "operation": name,
-                "state": _word(file, requests),
+                "state": _word(file, name, requests),
                 "requests": len(requests),
                 "right": sum(counts[word] for word in SOUND),
                 "others": others,
@@ -125,22 +124,34 @@ def _rows(file: StormFile) -> tuple[Row, ...]:
     return tuple(map(Row, rows))
 
 
-def _word(file: StormFile, requests: Sequence[StormRequest]) -> Word | None:
+def _word(file: StormFile, name: str, requests: Sequence[StormRequest]) -> Word | None:
     """Return the word for one operation, which never claims more than the storm's.
 
-    If all its requests were cancelled, or the storm has not ended yet, return None.
+    In a storm that fails, wrong answers count in the rate of faults, so that none of them passes.
+    If all its requests were cancelled, if it could show no fault and shows none, or if the storm
+    has not ended yet, return None.
     """
     answered = [request for request in requests if request.outcome != "cancelled"]
     if file.verdict is None or not answered:
         return None
     lost_again = {replay.key for replay in file.suspects if replay.lost > replay.cold_lost}
     is_faulty = any(request.outcome in CERTAIN or request.key in lost_again for request in answered)
+    if not is_faulty and name not in file.tested:
+        return None
     right = sum(request.outcome in SOUND for request in answered)
+    is_enough = file.verdict.word == PASS or right >= WEAK * len(answered)
+    storm_fails = file.verdict.word == FAIL
+    points = is_faulty or (storm_fails and any(_is_wrong(request) for request in answered))
     return row_word(
-        fails=file.verdict.word == FAIL and is_faulty,
-        passes=file.verdict.word == PASS or (not is_faulty and right >= WEAK * len(answered)),
-        points=is_faulty,
+        fails=storm_fails and is_faulty,
+        passes=is_enough and not points,
+        points=points,
     )
+
+
+def _is_wrong(request: StormRequest) -> bool:
+    """Return True if an answer is missing or not right, whatever the reason."""
+    return request.outcome not in (*SOUND, UNCOMPARED)
 
 
 def _time_line(file: StormFile, fault: StormRequest) -> Table:
@@ -150,7 +161,7 @@ def _time_line(file: StormFile, fault: StormRequest) -> Table:
     its family are marked.
     """
     requests = [request for request in file.sequence if request.round == fault.round]
-    columns = _columns(requests)
+    columns = _columns_by_wave(requests)
     sessions: dict[tuple[int, int], list[StormRequest]] = {}
     for request in requests:
         sessions.setdefault((request.family, request.session), []).append(request)
@@ -187,7 +198,7 @@ def _line(
 ) -> str:
     """Return a session's squares in one line.
 
-    If several fall into one column, the first that is not right is shown.
+    If several requests share a column, the first one that is not right is shown.
     """
     line = [" "] * len(columns)
     for request in requests:
@@ -211,9 +222,12 @@ def _pictures(file: StormFile, fault: StormRequest | None) -> Iterator[Squares]:
 def _by_session(
     requests: Sequence[StormRequest], fault: StormRequest | None = None
 ) -> tuple[tuple[str, tuple[Square, ...]], ...]:
-    """Return a row of squares for each session, with faults last: they are drawn over others."""
+    """Return a row of squares for each session.
+
+    Faults come last in a row, so that they are drawn over other squares.
+    """
     rows: dict[tuple[int, int], list[Square]] = {}
-    columns = _columns(requests)
+    columns = _columns_by_wave(requests)
     for request in sorted(requests, key=lambda request: _kind(request.outcome) == "fault"):
         outcome = request.outcome
         letter = "" if outcome in (*SOUND, "") else LETTERS.get(outcome, "!")
@@ -232,10 +246,10 @@ def _by_session(
     )
 
 
-def _columns(requests: Iterable[StormRequest]) -> dict[int, int]:
-    """Return the column of each wave.
+def _columns_by_wave(requests: Iterable[StormRequest]) -> dict[int, int]:
+    """Return the column of each wave, by the wave's number.
 
-    Waves are numbered by those that there are, whatever numbers a file has.
+    Columns are numbered without gaps, whatever wave numbers a file has.
     """
     waves = sorted({request.wave for request in requests})
     return {wave: column for column, wave in enumerate(waves)}

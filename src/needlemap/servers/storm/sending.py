@@ -13,12 +13,11 @@ from hashlib import sha256
 
 from needlemap.asking import Outcome as BatchOutcome
 from needlemap.asking.campaign import Campaign, MakeModel
+from needlemap.asking.discovery import sent_with
 from needlemap.asking.failures import Failures, no_answer
 from needlemap.asking.single import Step
 from needlemap.deadline import LimitReached, without_limit
 from needlemap.errors import NeedlemapError
-from needlemap.http import Sent
-from needlemap.http.compatible import KEY
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.servers.check.owners import Owners
@@ -254,7 +253,7 @@ class Sender:
         return Step(
             family,
             trial,
-            resolved=self.storm.asking,
+            resolved=self.storm.request_settings,
             folder=RunFolder(self.storm.folder.folder(family)),
             model=ALONE if is_uncached else act.how,
             after_s=act.after * pace_s,
@@ -291,8 +290,7 @@ class Sender:
 
 def _offered_models(storm: Storm, make: MakeModel) -> dict[str, MakeModel]:
     """Return the makers of the models for slots and for the second model, by the act's `how`."""
-    key_name = storm.resolved.settings.model_options.get("key_env") or KEY
-    sent = Sent(str(key_name))
+    sent = sent_with({"model_options": storm.resolved.settings.model_options})
     slot_file = f"needlemap-storm-{storm.seed}.bin"
     ways: tuple[How, ...] = ("slot", "save", "restore")
     models: dict[str, MakeModel] = {

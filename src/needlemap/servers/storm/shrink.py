@@ -246,7 +246,7 @@ class Shrinking:
         sequence, target, rate = best.sequence, best.target, best.rate
         self.say(f"{len(sequence.acts)} requests fail in {best.failed} of {best.of} replays")
         for name, groups in _levels(rate):
-            sequence = await self._take_out_groups(sequence, target, groups, rate)
+            sequence = await self._remove_groups(sequence, target, groups, rate)
             self.say(f"without {name} that need not be: {len(sequence.acts)} requests")
             if self.stopped:
                 break
@@ -335,13 +335,17 @@ class Shrinking:
             "have. Give another folder."
         )
 
-    async def _take_out_groups(
+    async def _remove_groups(
         self, sequence: Round, target: int, groups: Groups, rate: float
     ) -> Round:
-        """Return the sequence without the groups that are not needed for it to fail."""
+        """Return the sequence without the groups of requests that it does not need to fail.
+
+        The group of the target stays.
+        """
         for group in groups(sequence):
             if target in group or self.stopped:
                 continue
+
             candidate = sequence.of(act for act in sequence.acts if act.number not in group)
             is_shorter = len(candidate.acts) < len(sequence.acts)
             if is_shorter and await self._fails(candidate, target, rate):

@@ -31,8 +31,16 @@ from needlemap.trials import Trial, provider_host
 from needlemap.trials.build import lent_prompts
 from needlemap.trials.resolve import Resolved, resolve
 
-# Names of families: the first prompts, the storm's, and the same cold, and replays of suspects.
-FIRSTS, STORMED, BESIDE, COLD, REPLAY = "first", "storm", "beside", "cold", "replay"
+# Names of families.
+# The first prompts, by which a storm learns the model.
+FIRSTS = "first"
+# The storm's own prompts.
+STORMED = "storm"
+# The same prompts sent cold: some during the rounds, and for suspects.
+BESIDE = "beside"
+COLD = "cold"
+# Replays of suspects.
+REPLAY = "replay"
 SHRINK = "shrink"
 # The same prompts sent alone, of which no cache holds anything: once, once more, after a replay.
 ALONE, ALONE_AGAIN, ALONE_BEHIND = "alone", "alone-again", "alone-behind"
@@ -153,9 +161,9 @@ class Storm:
 
     @property
     def is_own(self) -> bool:
-        """Return True if a server is reached at an address of one's own.
+        """Return True if the server is at an address of the user's own.
 
-        It may then be sent fields of its own.
+        Only such a server is sent fields that other servers do not know.
         """
         return self.resolved.traits.remote and self._host == OWN
 
@@ -166,21 +174,24 @@ class Storm:
 
     @property
     def by_ways(self) -> bool:
-        """Return True if equal ways of asking judge."""
+        """Return True if requests are judged by equal ways of asking, and not by their answers."""
         return self.fixed is not None and self.fixed.little is not None
 
     def judge_by_ways(self, rate: tuple[int, int] | None) -> None:
-        """Judge by equal ways from now on, or by answers if no rate is given.
+        """Judge requests by equal ways of asking from now on, or by their answers.
 
-        rate: how many facts the model found, and of how many.
+        rate: how many facts the model found, and of how many; None to judge by answers.
         """
         assert self.fixed is not None
         self.fixed = self.fixed.model_copy(update={"little": rate})
         STORM.write(self.folder.path, self.fixed)
 
     @property
-    def asking(self) -> Resolved:
-        """Return the settings of its requests: with log-probabilities if these judge."""
+    def request_settings(self) -> Resolved:
+        """Return the resolved settings of the storm's requests.
+
+        If equal ways of asking judge, they ask for log-probabilities.
+        """
         backend = backend_or_default(self.resolved.settings.backend)
         if not self.by_ways or "logprobs" in backend.unread:
             return self.resolved
@@ -253,11 +264,20 @@ class Storm:
 
     @property
     def reference(self) -> Resolved | None:
-        """Return the settings of the reference, or None if there is none."""
-        name = self.options.reference
-        if name and self._reference is None:
-            run = self.folder.folder(STORMED)
-            self._reference = resolve(reference_settings(self.resolved.settings, name, run))
+        """Return the resolved settings of the reference model, or None if the storm has none.
+
+        They are resolved at the first call, and kept, as each request to the reference needs them.
+        """
+        model_name = self.options.reference
+        if model_name and self._reference is None:
+            # The reference is sent the storm's prompts, so its settings name the family of those.
+            prompts_folder = self.folder.folder(STORMED)
+            settings = reference_settings(
+                self.resolved.settings,
+                reference=model_name,
+                run=prompts_folder,
+            )
+            self._reference = resolve(settings)
         return self._reference
 
     def reference_trial(self, reference: Resolved, trial: Trial) -> Trial:

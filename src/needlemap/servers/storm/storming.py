@@ -17,6 +17,7 @@ from needlemap.asking.session import check_price, make_model
 from needlemap.deadline import LimitReached, without_limit
 from needlemap.records.families import begin_families
 from needlemap.records.record import Record
+from needlemap.servers.check.judge import ALL_MISSED, missed_advice
 from needlemap.servers.storm.act import Act, Round, key_of
 from needlemap.servers.storm.equal import Equal
 from needlemap.servers.storm.evidence import FEWEST_SENT, Evidence, Observation
@@ -42,7 +43,7 @@ from needlemap.servers.storm.storm import (
 )
 from needlemap.servers.storm.tally import GOAL, POINTS, wealth_of
 from needlemap.servers.storm.weighing import Weigher
-from needlemap.stats.verdicts import PASS, SUSPECT, Verdict
+from needlemap.stats.verdicts import PASS
 
 # Of requests, the share whose margins are compared: the reference costs CPU.
 WEIGHED_SHARE = 0.15
@@ -162,13 +163,8 @@ class StormInRounds:
         )
         if not self.missed:
             return replace(result, said=(*result.said, *self._unsent_operations()))
-        # Nothing else was sent, and all of it was lost.
-        verdict = Verdict(
-            SUSPECT,
-            claim="the first prompts were all missed",
-            next="look at --needle and --template",
-        )
-        return replace(result, verdict=verdict)
+        # A leak is one whatever the model finds.
+        return result if result.tally.leaks else replace(result, verdict=ALL_MISSED)
 
     def _unsent_operations(self) -> list[str]:
         """Return the operations that this server or these lengths do not allow, in words."""
@@ -312,10 +308,7 @@ class StormInRounds:
             text = " ".join((singles[-1].record.answer or "").split())
             self.missed = self.sender.stopped = (
                 f"the first {len(singles)} prompts were all missed; the last said "
-                f"{text[:_SHOWN]!r}. A model that knows one kind of fact is given it with "
-                "--needle, --question, --keywords and --draw; one that thinks first needs "
-                "--thinking-tokens. "
-                "To judge the server by equal ways of asking alone, type --ways"
+                f"{text[:_SHOWN]!r}. {missed_advice('--ways')}"
             )
 
     def _finds_little(self, right: int, n: int) -> bool:
@@ -585,19 +578,21 @@ class StormInRounds:
     def document(self, result: StormResult) -> StormFile:
         """Return storm.json with what was found and the whole sequence."""
         requests = self.evidence.storm
+        tally = result.tally
         start_s = min((request.at_s for request in requests if request.at_s), default=0.0)
         return self.storm.file().model_copy(
             update={
                 "wanted": self.storm.options.wanted,
                 "verdict": result.verdict,
                 "said": list(result.said),
-                "counts": dict(result.counts),
+                "counts": tally.counts,
                 "rounds": self.number,
-                "requests": result.requests,
-                "families": result.families,
-                "faulty": round(result.faulty, 6),
-                "highest": result.highest,
+                "requests": len(tally.requests),
+                "families": tally.families,
+                "faulty": round(tally.faulty, 6),
+                "highest": tally.highest,
                 "limit_nats": self._limit_nats,
+                "tested": list(tally.tested),
                 "suspects": [Replayed.of(suspect) for suspect in self.evidence.suspects.values()],
                 "sequence": [StormRequest.of(request, start_s) for request in requests],
             }

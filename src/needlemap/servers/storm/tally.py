@@ -108,6 +108,11 @@ class Tally:
     tested: tuple[str, ...]
 
     @property
+    def leaks(self) -> bool:
+        """Return True if an answer held another prompt's secret."""
+        return any(request.outcome.word == "foreign" for request in self.certain)
+
+    @property
     def counts(self) -> dict[str, int]:
         """Return how often each outcome came."""
         return dict(Counter(str(request.outcome.word) for request in self.requests))

@@ -201,7 +201,7 @@ class Texts:
         total = path[-1].total
         if total is None or len(path) > 1:
             return rows
-        return self._padded(rows, number, path, total)
+        return self._pad_conversation(rows, number, path, total)
 
     def question(self, number: int, turn: Turn) -> str:
         """Return the questions of a turn, in the order of its facts."""
@@ -240,12 +240,12 @@ class Texts:
         length = next(size for size in _OCTAVES if prompt.tokens <= size)
         return Trial.of(self.resolved.keys, Cell(length, 0.0), repeat, item, prompt)
 
-    def _padded(
+    def _pad_conversation(
         self, rows: Sequence[tuple[str, str]], number: int, path: Path, total: int
     ) -> list[tuple[str, str]]:
         """Return a conversation padded before its question, so that the server counts `total`.
 
-        If it is longer already, return it unchanged.
+        A conversation that is longer is returned unchanged.
         """
         role, text = rows[-1]
         question = text.rfind(self.question(number, path[-1]))

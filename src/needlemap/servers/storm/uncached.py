@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models import Answer, Decoding, Model
 from needlemap.models.call import call_model
+from needlemap.servers.wrapped import WrappedModel
 
 if TYPE_CHECKING:
     from needlemap.asking.campaign import MakeModel
@@ -16,22 +16,16 @@ if TYPE_CHECKING:
     from needlemap.settings import Settings
 
 
-class Uncached(Model):
+class Uncached(WrappedModel):
     """Another model, whose requests say that no cached prefix is to be used.
 
     llama.cpp reads `cache_prompt`. vLLM and SGLang keep the prefixes of each `cache_salt` apart.
     """
 
     def __init__(self, name: str, *, model: Model, salt: str) -> None:
-        super().__init__(name)
-        self._model, self._salt, self._count = model, salt, 0
+        super().__init__(name, model=model)
+        self._salt, self._count = salt, 0
         self._takes_fields = bool(salt)
-
-    async def open(
-        self, most: int, show_state: Callable[[str], None], show_event: Callable[[str], None]
-    ) -> None:
-        """Open the other model."""
-        await self._model.open(most, show_state, show_event)
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Return an answer that no cache helped with.
@@ -51,15 +45,11 @@ class Uncached(Model):
                 self._takes_fields = False
         return await call_model(self._model, prompt, decoding)
 
-    async def close(self) -> None:
-        """Close the other model."""
-        await self._model.close()
-
 
 def uncached_model_maker(make: MakeModel, salt: str) -> MakeModel:
-    """Return a maker of models that no cache helps.
+    """Return a function that makes models whose requests no cache can serve.
 
-    make: of the models themselves. salt: starts the salts of their requests; '' to send no fields.
+    make: makes the models. salt: the start of the salts that requests carry; '' to send no fields.
     """
 
     def make_uncached(settings: Settings) -> Model:

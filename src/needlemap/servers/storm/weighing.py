@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from needlemap.servers.check.margins import margins_of
 from needlemap.servers.storm.evidence import Evidence, Observation
 from needlemap.servers.storm.moves import nats_moved
 from needlemap.servers.storm.outcome import MOVED, RequestOutcome
@@ -72,7 +73,12 @@ class Weigher:
             if move > limit and not moves.is_choice:
                 observation = replace(observation, outcome=RequestOutcome(MOVED))
                 request = requests[number]
-                moves.add_suspect(*request.suspect_arguments(self._sender.stored[request.key]))
+                moves.add_suspect(
+                    request.step.trial.prompt,
+                    request.record.answer or "",
+                    reference_margins=margins_of(self._sender.stored[request.key]),
+                    server_margins=margins_of(request.record),
+                )
             weighed.append(observation)
         return weighed
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import ceil
 
+from needlemap.servers.check.effects import rounded_up
 from needlemap.servers.storm.counts import counts_line
 from needlemap.servers.storm.evidence import WEAK, Evidence, Suspect
 from needlemap.servers.storm.outcome import CERTAIN, MOVED
@@ -155,7 +155,10 @@ def _margins_lines(evidence: Evidence, tally: Tally) -> Iterator[str]:
     if moves is None:
         return
     if moves.limit is None:
-        yield "margins were not compared: no first prompt came right with log-probabilities"
+        yield (
+            "margins were not compared: no first prompt came right with log-probabilities of its "
+            "tokens and of their runners-up"
+        )
         return
     nats = [request.nats for request in evidence.storm if request.nats is not None]
     if not nats:
@@ -230,21 +233,3 @@ def bound_words(faulty: str, n: int, high: float) -> str:
     '0 of 2,310: fault rate below 0.21 %'
     """
     return f"{faulty} of {n:,}: fault rate below {rounded_up(high)} %"
-
-
-def rounded_up(share: float) -> str:
-    """Return a share in percent, rounded up to two digits.
-
-    >>> rounded_up(0.00204), rounded_up(0.0125), rounded_up(1.0), rounded_up(0.12345)
-    ('0.21', '1.3', '100', '13')
-    """
-    percent = 100 * share
-    if percent >= 99:
-        return "100"
-    if percent >= 10:
-        digits = 0
-    elif percent >= 1:
-        digits = 1
-    else:
-        digits = 2
-    return f"{ceil(percent * 10**digits - 1e-9) / 10**digits:.{digits}f}"

@@ -4,6 +4,7 @@ Lengths, depths and scores of each thing that was asked, as far as their files h
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from contextlib import suppress
@@ -19,6 +20,8 @@ from needlemap.errors import NeedlemapError
 from needlemap.interop.imported import OtherTools
 from needlemap.interop.sources import is_other_tools, read
 from needlemap.records.record import Record
+from needlemap.scorers.words import Recall
+from needlemap.tasks import Reference
 
 
 def written(file: Path, rows: list[Any], end: str = "\n") -> Path:
@@ -40,6 +43,11 @@ def cells(path: Path, metric: str = "") -> list[tuple[int, float, int, float | N
 
 
 # lm-evaluation-harness
+
+
+def places(path: Path) -> list[tuple[int, float, float | None]]:
+    """Return length, depth and score of each record. A repeat is only a number of its prompt."""
+    return [(length, depth, score) for length, depth, _, score in cells(path)]
 
 
 def harness(
@@ -135,7 +143,7 @@ def ruler(folder: Path, length: int, answers: list[str], test: str = "niah_singl
 
 def test_predictions_are_scored_by_rulers_rule_at_the_length_of_their_folder(tmp_path):
     file = ruler(tmp_path, 4096, ["It is 42.", "43", ""])
-    assert cells(file) == [(4096, 0, 0, 1.0), (4096, 0, 1, 0.0), (4096, 0, 2, 0.0)]
+    assert places(file) == [(4096, 0, 1.0), (4096, 0, 0.0), (4096, 0, 0.0)]
     (run,) = OtherTools().load(file)
     assert (run.map.model, run.map.task, run.map.scorer) == (
         "llama",
@@ -160,13 +168,22 @@ def test_the_rules_are_those_of_rulers_tests(tmp_path, test, right, answer, scor
     assert [row.score for row in records(file)] == [score]
 
 
+@pytest.mark.parametrize("answer", ["It is 4\t2.", "4\n2", "\x004\t2 "])
+def test_control_characters_count_as_in_a_measured_answer(tmp_path, answer):
+    """RULER itself replaces them in the answer, never in what it looks for."""
+    file = written(tmp_path / "pred" / "vt.jsonl", [prediction(0, answer, ["4\t2"])])
+    reference = Reference("4\t2", ("4\t2",))
+    measured = asyncio.run(Recall(rule="ruler").score(answer, reference)).share
+    assert [row.score for row in records(file)] == [measured]
+
+
 def test_outside_of_rulers_folders_each_prompt_has_its_own_length(tmp_path):
     file = written(tmp_path / "vt.jsonl", [prediction(n, "42", ["42"]) for n in range(2)])
     assert [row[0] for row in cells(file)] == [3_990, 3_991]
     (run,) = OtherTools().load(file)
     assert "in RULER's folders, LENGTH/pred, they are those of the tests" in run.notes[0]
     unknown = written(tmp_path / "x" / "vt.jsonl", [prediction(0, "42", ["42"], length=-1)])
-    assert cells(unknown) == [(0, 0, 0, 1.0)]
+    assert places(unknown) == [(0, 0, 1.0)]
 
 
 def test_a_depth_that_a_line_says_is_kept(tmp_path):
@@ -193,7 +210,8 @@ def test_chunks_of_a_test_are_one_test(tmp_path):
         rows = [prediction(chunk, "42", ["42"])]
         written(tmp_path / "4096" / "pred" / f"niah_single_1-{chunk}.jsonl", rows)
     (run,) = OtherTools().load(tmp_path)
-    assert [(row.length_tokens, row.repeat) for row in run.records] == [(4096, 0), (4096, 1)]
+    assert [row.length_tokens for row in run.records] == [4096, 4096]
+    assert len({row.repeat for row in run.records}) == 2
 
 
 def test_two_models_are_compared_by_what_was_asked(tmp_path, needlemap):
@@ -201,6 +219,45 @@ def test_two_models_are_compared_by_what_was_asked(tmp_path, needlemap):
     ruler(tmp_path / "b", 4096, ["no"] * 40)
     done = needlemap("compare", tmp_path / "a", tmp_path / "b", "--fail-if-worse", "2", code=1)
     assert "b loses 100.0 points" in done.stdout
+
+
+def shared_index(count: int, wrong: range = range(0)) -> list[dict[str, Any]]:
+    """Return predictions of which each index has two, with other answers."""
+    return [
+        prediction(
+            n % (count // 2) - 1,
+            "no" if n in wrong else f"It is {1_000_000 + n}.",
+            right=[str(1_000_000 + n)],
+        )
+        for n in range(count)
+    ]
+
+
+def test_prompts_with_one_index_all_count(tmp_path, needlemap):
+    """RULER's index is where the answer stands in the prompt, or -1. Once, the last prompt with an
+    index was the only one that counted.
+    """
+    folder = tmp_path / "llama" / "synthetic" / "4096" / "pred"
+    file = written(folder / "niah_single_2.jsonl", shared_index(100, wrong=range(50)))
+    needlemap("import", file, "-o", tmp_path / "run")
+    lines = needlemap("report", tmp_path / "run").stdout.splitlines()
+    assert ["niah-single-2", "50.0", "50.0", "100"] in [line.split() for line in lines]
+
+
+def test_a_loss_on_prompts_with_one_index_is_found(tmp_path, needlemap):
+    for model, wrong in (("a", range(0)), ("b", range(50))):
+        folder = tmp_path / model / "synthetic" / "4096" / "pred"
+        written(folder / "niah_single_2.jsonl", shared_index(100, wrong))
+    done = needlemap("compare", tmp_path / "a", tmp_path / "b", "--fail-if-worse", "2", code=1)
+    assert "b loses 50.0 points" in done.stdout
+
+
+def test_rulers_prompts_with_one_index_of_nemo_skills_all_count(tmp_path, needlemap):
+    bench = tmp_path / "eval-results" / "ruler.llama_4096.niah_single_1"
+    file = nemo(bench, [1.0], index=7, expected_answer=["41"])
+    more = nemo(tmp_path, [0.0], index=7, expected_answer=["42"])
+    file.write_text(file.read_text() + more.read_text())
+    assert "n=2" in needlemap("report", file).stdout
 
 
 def summary(folder: Path, name: str = "summary.csv", **lines: list[Any]) -> Path:
@@ -265,12 +322,7 @@ def nemo(folder: Path, scores: list[Any], name: str = "output.jsonl", **more: An
 def test_the_output_of_nemo_skills_is_a_sample_a_line(tmp_path):
     bench = tmp_path / "test-eval" / "eval-results" / "ruler.llama_4096.niah_single_1"
     file = nemo(bench, [1.0, 0.5, True, None])
-    assert cells(file) == [
-        (4096, 0, 0, 1.0),
-        (4096, 0, 1, 0.5),
-        (4096, 0, 2, 1.0),
-        (4096, 0, 3, None),
-    ]
+    assert places(file) == [(4096, 0, 1.0), (4096, 0, 0.5), (4096, 0, 1.0), (4096, 0, None)]
     (run,) = OtherTools().load(file)
     assert (run.map.model, run.map.task, run.map.scorer) == (
         "test-eval",
@@ -292,7 +344,9 @@ def test_seeds_of_nemo_skills_are_the_same_prompts_asked_again(tmp_path):
     for seed in (0, 1):
         nemo(bench, [1.0, 0.0], f"output-rs{seed}.jsonl")
     (run,) = OtherTools().load(tmp_path / "out")
-    assert [row.repeat for row in run.records] == [0, 1, 0, 1]
+    first, second, *others = [row.repeat for row in run.records]
+    assert first != second
+    assert others == [first, second]
     assert len({row.key for row in run.records}) == 4
 
 
@@ -435,6 +489,15 @@ def test_reviews_of_other_benchmarks_are_samples_like_any(tmp_path):
     assert cells(file) == [(0, 0, 0, 1.0)]
 
 
+def test_reviews_with_one_index_all_count(tmp_path, needlemap):
+    rows = [
+        {"index": 0, "target": target, "sample_score": {"score": {"value": {"acc": score}}}}
+        for target, score in (("4", 0.0), ("5", 1.0))
+    ]
+    file = written(tmp_path / "reviews" / "m" / "gsm8k_main.jsonl", rows)
+    assert "n=2" in needlemap("report", file).stdout
+
+
 # What is none
 
 
@@ -452,7 +515,7 @@ def test_reviews_of_other_benchmarks_are_samples_like_any(tmp_path):
             "line 1: field 'outputs' must list",
         ),
         ("x.jsonl", '{"index": 0, "pred": "a", "outputs": [1]}\n', "line 1: field 'outputs' must"),
-        ("x.jsonl", '{"index": -1, "pred": "a", "outputs": ["a"]}\n', "line 1: field 'index' must"),
+        ("x.jsonl", '{"index": -2, "pred": "a", "outputs": ["a"]}\n', "line 1: field 'index' must"),
         ("x.jsonl", '{"pred": "a", "outputs": ["a"]}\n', "line 1: no field 'index'"),
         ("x.jsonl", '{"index": 0, "pred": "a", "outputs": ["a"]}\n7\n', "line 2: no JSON object"),
         (

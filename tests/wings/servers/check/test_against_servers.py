@@ -163,8 +163,9 @@ def test_one_dead_back_end_of_two_by_turn_fails(seed, max_length):
     assert (came.code, came.failing) == (1, ("pattern", "same"))
 
 
-@pytest.mark.parametrize("size", [8_000, 32_000, 128_000])
-@pytest.mark.parametrize("less", [8, 30, 63])
+@pytest.mark.parametrize(
+    ("size", "less"), [(8_000, 8), (8_000, 30), (8_000, 63), (32_000, 30), (128_000, 30)]
+)
 def test_a_model_that_ends_within_the_lengths_of_a_size_is_not_blamed(size, less):
     """`cache` paired a prompt with one of 64 tokens more, behind which the model ended."""
     ends = size - 300 - less
@@ -199,7 +200,7 @@ def test_answers_that_do_not_end_with_four_times_the_budget_fail_stop():
     assert (came.code, came.failing) == (1, ("stop",))
 
 
-@pytest.mark.parametrize("share", [0.3, 0.4, 0.5])
+@pytest.mark.parametrize("share", [0.3, 0.5])
 def test_a_temperature_is_not_taken_for_a_race(share):
     """Two answers that are each right by chance differ in half of the cases at most."""
 
@@ -238,7 +239,7 @@ def test_a_server_that_caches_first_prompts_already_has_no_cold_ones():
     for ask in schedule.cells():
         answers.add(Answer.of(ask, ask.secret, cached_tokens=ask.length - 1))
     for name in ("cache", "onset"):
-        finding = schedule.judged(schedule.probes[name], answers, 1)
+        finding = schedule.probes[name].judge(schedule, answers, look=1)
         assert (finding.state, finding.n) == ("NOT ENOUGH DATA", 0)
 
 

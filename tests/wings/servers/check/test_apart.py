@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
+
+from needlemap.servers.apart import drawn_apart
 from needlemap.servers.check import families
 from needlemap.servers.check.families import make_asker
 from needlemap.servers.check.haystack import Options
@@ -61,6 +64,21 @@ def test_a_haystack_is_made_once_though_its_crowd_stands_between(tmp_path, monke
     for ask in asks:
         asker.experiment([ask])
     assert len(counted) == len({ask.haystack for ask in asks})
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_number_in_which_the_gauge_loses_its_place_is_drawn_again(count):
+    """One of 50,000 numbers holds six digits twice; the gauge, which never misses, missed them."""
+    numbers = ["347474747824", "271828182845", "555555512345"]
+    choices = {"city": [f"Town {number}" for number in range(20)], "number": numbers}
+    for repeat in range(40):
+        rows = drawn_apart(choices, repeat, seed=7, count=count, question="Where is {city}?")
+        assert [row["number"] for row in rows] == ["271828182845"] * count
+
+
+def test_a_number_that_the_user_wants_is_taken_though_its_digits_stand_twice():
+    [row] = drawn_apart({"number": ["000000000000"]}, 0, seed=7, count=1, question="Which?")
+    assert row == {"number": "000000000000"}
 
 
 def start_of(asker, ask):

@@ -4,10 +4,14 @@ longest size, until it is decided."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
-from needlemap.servers.check import Answers, Ask, Options, Reply, Schedule, probes
+from needlemap.errors import Failure
+from needlemap.servers.check import Answers, Ask, Options, Reply, Schedule, judge, probes
+from needlemap.servers.check.ask import ROOMY
+from needlemap.servers.check.effects import net_loss
 from needlemap.servers.check.finding import AtSize
 
 LONGEST = 128_000
@@ -44,6 +48,17 @@ def test_each_lost_answer_at_the_longest_size_is_asked_again(probe, way):
     row = row_of(probe, once(way), reference=probe == "reference")
     assert (row.lost > 2, row.noise, row.left) == (True, row.lost, 0)
     assert row.state == "PASS"
+
+
+@pytest.mark.parametrize(("probe", "way"), [("onset", "cold"), ("reference", "cold")])
+def test_the_loss_that_is_shown_counts_pairs_that_were_found_when_asked_again(probe, way):
+    """They were left out, so that a loss of 15 points passed as below 15 in one row of four."""
+    row = row_of(probe, once(way), reference=probe == "reference")
+    effect = net_loss(row.lost, 0, row.n)
+    assert effect is not None
+    assert (row.state, row.noise, row.gained) == ("PASS", row.lost, 0)
+    assert row.effect == effect
+    assert row.upper == 100 * effect.high > 25
 
 
 def test_a_head_that_is_lost_once_is_no_cut():
@@ -136,3 +151,42 @@ def test_a_race_that_changes_half_of_all_repeats_is_asked_of_more_haystacks():
             answers.add(Reply.of(ask, "Not said." if races else ask.secret))
     row = probes()["same"].judge(schedule, answers, 1).sizes[-1]
     assert (row.state, row.lost, row.n) == ("FAIL", 21, 42)
+
+
+def endless_at_length(ask: Ask) -> Reply:
+    """A reply of a server with room for the usual budget, and no more, whose template has 150
+    tokens: some answers to long prompts never end."""
+    if ask.way.endswith(ROOMY):
+        return Reply.of(ask, "", failure=Failure.TOO_LONG)
+    is_endless = ask.length > 100_000 and Random(str(ask.prompt)).random() < 0.05
+    return Reply.of(
+        ask,
+        ask.secret,
+        finish="length" if is_endless else "stop",
+        prompt_tokens=ask.length + 150,
+    )
+
+
+def test_a_refused_larger_budget_breaks_no_promise():
+    """An honest server failed `window`: needlemap had quadrupled the budget, not the user."""
+    options = Options(max_length=LONGEST, promised=True)
+    schedule, answers = Schedule(options, seed=7), Answers()
+    while (batch := schedule.next_batch(answers)) is not None:
+        for ask in batch.asks:
+            answers.add(endless_at_length(ask))
+    refused = [reply for reply in answers.by_key.values() if reply.failure]
+    assert refused
+
+    checked = judge(schedule, answers)
+    assert checked.verdict.word == "PASS"
+    assert "not answered" not in checked.verdict.evidence
+    assert (answers.refused(), answers.unanswered(LONGEST)[0]) == ([], 0)
+
+
+def test_a_larger_budget_is_only_given_if_the_servers_template_leaves_room_for_it():
+    context = LONGEST + 3 * Options().answer_tokens
+    for extra, is_given in ((0, False), (150, True)):
+        options = Options(max_length=LONGEST, promised=True, context=context + extra)
+        schedule = Schedule(options, seed=7)
+        answers = Answers(endless_at_length(ask) for ask in schedule.cells())
+        assert bool(list(probes()["stop"].again(schedule, answers, LONGEST))) == is_given

@@ -3,19 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from random import Random
 
+import pytest
+
+from needlemap.errors import Failure
 from needlemap.servers.check import Answers, Ask, Checked, Options, Reply, Schedule, judge
+from needlemap.servers.check.ask import secret_of
 from needlemap.servers.check.change import judge_change
+
+LOST = "I do not know."
+
+
+def replied(reply: Callable[[Ask], Reply], options: Options | None = None) -> Answers:
+    """The answers of a whole check."""
+    schedule, answers = Schedule(options or Options(), 7), Answers()
+    while (batch := schedule.next_batch(answers)) is not None:
+        for ask in batch.asks:
+            answers.add(reply(ask))
+    return answers
+
+
+def beside(now: Answers, before: Answers, options: Options | None = None) -> Checked:
+    """What some answers come to beside those of an earlier check."""
+    schedule = Schedule(options or Options(), 7)
+    return judge_change(schedule, judge(schedule, now), now, before, "old")
+
+
+def sound(ask: Ask) -> Reply:
+    return Reply.of(ask, f"It is {ask.secret}.")
+
+
+def chance(ask: Ask) -> float:
+    """A number from 0 to 1, the same for each way of asking a prompt."""
+    return Random(str(ask.prompt)).random()
 
 
 def asked(is_lost: Callable[[Ask], bool]) -> tuple[Schedule, Answers]:
     """A check of a server that loses some prompts."""
-    schedule, answers = Schedule(Options(), 7), Answers()
-    while (batch := schedule.next_batch(answers)) is not None:
-        for ask in batch.asks:
-            said = "I do not know." if is_lost(ask) else f"It is {ask.secret}."
-            answers.add(Reply.of(ask, said))
-    return schedule, answers
+    answers = replied(lambda ask: Reply.of(ask, LOST) if is_lost(ask) else sound(ask))
+    return Schedule(Options(), 7), answers
 
 
 def changed(before: Callable[[Ask], bool], now: Callable[[Ask], bool]) -> Checked:
@@ -54,6 +82,78 @@ def test_two_sound_checks_are_the_same():
     assert changed(never, never).verdict.word == "PASS"
 
 
+def test_a_new_leak_fails_although_hardly_an_answer_was_lost():
+    """One answer in 150 held another prompt's secret, and 3 rows "stayed as before"."""
+
+    def leaking(ask: Ask) -> Reply:
+        other = secret_of(ask.seed, (ask.size, ask.repeat + 1), ask.fact)
+        return Reply.of(ask, f"It is {other}.") if chance(ask) < 0.01 else sound(ask)
+
+    found = beside(replied(leaking), replied(sound))
+    assert found.verdict.word == "FAIL"
+    assert "mates" in failing(found)
+
+
+def test_a_leak_that_was_there_before_is_still_a_leak():
+    leaks = replied(sound)
+    first, second = (reply for reply in leaks.of(8_000, "cold")[:2])
+    leaks.add(replace(first, answer=f"It is {second.secret}."))
+    assert failing(beside(leaks, leaks)) == {"mates"}
+
+
+def test_moved_log_probabilities_of_cache_hits_fail_although_answers_are_right():
+    """A cache that moved each hit by 5.9 nats passed beside a check of the sound server."""
+    options = Options(logprobs=True)
+
+    def likely(ask: Ask, nats: float = -0.1) -> Reply:
+        return replace(sound(ask), steps=(("It", {"It": nats, "x": -3.0}),))
+
+    def moved(ask: Ask) -> Reply:
+        return likely(ask, -6.0) if ask.state == "warm" else likely(ask)
+
+    found = beside(replied(moved, options), replied(likely, options), options)
+    assert failing(found) == {"ways"}
+
+
+def test_prompts_that_were_answered_before_and_are_not_now_keep_it_from_passing():
+    """60 % of prompts got a server error, and the last line did not say so."""
+
+    def refusing(ask: Ask) -> Reply:
+        return Reply.of(ask, "", failure=Failure.SERVER) if chance(ask) < 0.6 else sound(ask)
+
+    found = beside(replied(refusing), replied(sound))
+    assert found.verdict.word == "SUSPECT"
+    assert "server error" in found.verdict.evidence
+
+
+def test_unanswered_prompts_of_a_size_that_was_lost_before_are_not_unchanged():
+    def worse(ask: Ask) -> Reply:
+        if ask.length > 100_000 and chance(ask) < 0.3:
+            return Reply.of(ask, "", failure=Failure.SERVER)
+        return sound(ask)
+
+    def bad(ask: Ask) -> Reply:
+        if ask.length > 100_000 and chance(ask) < 0.15:
+            return Reply.of(ask, "", failure=Failure.SERVER)
+        return sound(ask)
+
+    found = beside(replied(worse), replied(bad))
+    assert found.verdict.word == "SUSPECT"
+
+
+def test_a_model_that_found_facts_before_and_finds_nothing_now_is_not_a_weak_model():
+    options = Options(logprobs=True)
+
+    def likely(ask: Ask, text: str = "") -> Reply:
+        reply = Reply.of(ask, text or f"It is {ask.secret}.")
+        return replace(reply, steps=(("It", {"It": -0.1, "x": -3.0}),))
+
+    now = replied(lambda ask: likely(ask, LOST), options)
+    found = beside(now, replied(likely, options), options)
+    assert found.verdict.word == "FAIL"
+    assert "length" in failing(found)
+
+
 def test_a_server_that_is_garbage_beyond_a_size_never_passes():
     for begin in (8_000, 32_000, 128_000):
         schedule, answers = asked(lambda ask, begin=begin: ask.size >= begin)
@@ -85,3 +185,63 @@ def test_where_nothing_is_found_only_the_lengths_look_like_a_fault():
     shown = {each.probe: each.known for each in found.findings if each.is_open}
     assert {"mates", "same", "pattern"} <= set(shown)
     assert [probe for probe, known in shown.items() if known] == ["length"]
+
+
+def test_a_leak_is_a_fault_of_a_server_whose_model_finds_nothing():
+    """The model found 34 of 96 facts, so `mates` did not apply and 10 leaks passed."""
+    options = Options(logprobs=True)
+
+    def weak(ask: Ask) -> Reply:
+        reply = Reply.of(ask, LOST)
+        return replace(reply, steps=(("I", {"I": -0.1, "x": -3.0}),))
+
+    answers = replied(weak, options)
+    assert "mates" not in failing(judge(Schedule(options, 7), answers))
+
+    first, second = answers.of(8_000, "cold")[:2]
+    answers.add(replace(first, answer=f"It is {second.secret}."))
+    assert failing(judge(Schedule(options, 7), answers)) == {"mates"}
+
+    # A model may say another prompt's word without a leak.
+    words = Answers(
+        replace(reply, secret=f"Dolores Park {reply.secret}") for reply in answers.by_key.values()
+    )
+    words.add(replace(words.by_key[first.ask.key], answer=f"Dolores Park {second.secret}"))
+    assert failing(judge(Schedule(options, 7), words)) == set()
+
+
+@pytest.mark.parametrize(
+    ("failure", "word"),
+    [
+        (Failure.SERVER, "SUSPECT"),
+        (Failure.TIMED_OUT, "SUSPECT"),
+        # Neither was left out by the server's fault.
+        (Failure.TOO_LONG, "PASS"),
+        (Failure.SKIPPED, "PASS"),
+    ],
+)
+def test_a_length_that_never_brings_an_answer_keeps_a_check_from_passing(failure, word):
+    """One length in 16 got a server error each time, and the check passed."""
+
+    def failing_at_lengths(ask: Ask) -> Reply:
+        return Reply.of(ask, "", failure=failure) if ask.length % 16 == 5 else sound(ask)
+
+    answers = replied(failing_at_lengths)
+    verdict = judge(Schedule(Options(), 7), answers).verdict
+    assert verdict.word == word
+    if word == "SUSPECT":
+        assert f"not answered: {sum(not reply.measured for reply in answers.by_key.values())} " in (
+            verdict.evidence
+        )
+
+
+def test_unanswered_prompts_do_not_count_beyond_what_is_required():
+    def failing_when_long(ask: Ask) -> Reply:
+        if 100_000 < ask.length < 122_000:
+            return Reply.of(ask, "", failure=Failure.SERVER)
+        return sound(ask)
+
+    answers = replied(failing_when_long)
+    assert judge(Schedule(Options(), 7), answers).verdict.word == "SUSPECT"
+    required = Options(require=("32k",))
+    assert judge(Schedule(required, 7), answers).verdict.word == "PASS"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from needlemap.asking.discovery import Reached
 from needlemap.deadline import clock, limited_to
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import Sent
@@ -31,7 +32,7 @@ from needlemap.servers.check.gauge import (
     MOVES,
     ab_settings,
     arms_of_the_gauge,
-    beside_the_gauge,
+    gauge_options,
     named_gauge,
     with_reference,
 )
@@ -40,6 +41,7 @@ from needlemap.servers.check.judge import Checked, judge
 from needlemap.servers.check.known_by_answer import (
     ITS_ANSWER,
     answers_as_the_gauge,
+    known_as_gauge,
     refuse_other_shape,
 )
 from needlemap.servers.check.probe import LEAST, LOSS, Paired
@@ -73,11 +75,11 @@ HOLDS = holds_tokens()
 )
 def test_it_is_known_by_the_names_that_engines_make_of_its_folder(model: str, known: bool) -> None:
     assert named_gauge(model) is known
-    assert (beside_the_gauge(CheckOptions({"model": model}))[0].reference != "") is known
+    assert (gauge_options(CheckOptions({"model": model}))[0].reference != "") is known
 
 
 def test_its_tokenizer_lengths_and_reference_are_settled() -> None:
-    made, said = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))
+    made, said = gauge_options(CheckOptions({"model": "openai/gauge"}))
     assert made.flags["tokenizer"] == str(DATA)
     assert (made.reference, made.options.max_length) == ("gauge/numpy", 8_192)
     assert made.options.holds == HOLDS == 16_384
@@ -87,7 +89,7 @@ def test_its_tokenizer_lengths_and_reference_are_settled() -> None:
 def test_what_was_typed_stays() -> None:
     flags = {"model": "openai/gauge", "tokenizer": "cl100k_base"}
     options = Options(max_length=1_000, promised=True)
-    made, _ = beside_the_gauge(CheckOptions(flags, options, reference="hf/./m"))
+    made, _ = gauge_options(CheckOptions(flags, options, reference="hf/./m"))
     assert made.flags["tokenizer"] == "cl100k_base"
     assert (made.reference, made.options.max_length) == ("hf/./m", 1_000)
 
@@ -95,13 +97,13 @@ def test_what_was_typed_stays() -> None:
 def test_a_template_of_ones_own_has_no_free_reference() -> None:
     """A chat server put it into its own template: margins moved by .2 nats, and it was blamed."""
     flags = {"model": "openai/gauge", "template": "text-en"}
-    made, said = beside_the_gauge(CheckOptions(flags))
+    made, said = gauge_options(CheckOptions(flags))
     assert (made.reference, made.options.moves) == ("", ())
     assert "no reference beside a --template" in said
     asked = CheckOptions(flags, reference=REFERENCE)
-    assert beside_the_gauge(asked)[0].reference == REFERENCE
+    assert gauge_options(asked)[0].reference == REFERENCE
     plain = CheckOptions({**flags, "model_options": {"api": "completions"}})
-    assert beside_the_gauge(plain)[0].reference == REFERENCE
+    assert gauge_options(plain)[0].reference == REFERENCE
 
 
 def test_a_library_puts_a_typed_template_into_its_own_too(tmp_path: Path) -> None:
@@ -109,7 +111,7 @@ def test_a_library_puts_a_typed_template_into_its_own_too(tmp_path: Path) -> Non
     nats."""
     flags = {"model": f"hf/{write_checkpoint(tmp_path / 'gauge')}", "template": "text-en"}
     plain = {**flags, "model_options": {"base": True}}
-    found = [beside_the_gauge(CheckOptions(each))[0].reference for each in (flags, plain)]
+    found = [gauge_options(CheckOptions(each))[0].reference for each in (flags, plain)]
     assert found == ["", REFERENCE]
 
 
@@ -117,7 +119,7 @@ def test_by_completions_with_its_own_template_it_is_known_to_find_all() -> None:
     """It was not, so that a temperature that was left on passed there."""
     flags = {"model": "openai/gauge", "model_options": {"api": "completions"}}
     holds = {
-        template: beside_the_gauge(CheckOptions({**flags, "template": template}))[0].options.holds
+        template: gauge_options(CheckOptions({**flags, "template": template}))[0].options.holds
         for template in ("text-en", "chat-en", "llama3")
     }
     assert holds == {"text-en": HOLDS, "chat-en": HOLDS, "llama3": 0}
@@ -125,14 +127,14 @@ def test_by_completions_with_its_own_template_it_is_known_to_find_all() -> None:
 
 @pytest.mark.parametrize("name", ["needle", "template", "haystack", "temperature"])
 def test_with_a_needle_of_ones_own_nothing_is_known_of_what_it_finds(name: str) -> None:
-    made, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge", name: "x"}))
+    made, _ = gauge_options(CheckOptions({"model": "openai/gauge", name: "x"}))
     assert made.options.holds == 0
 
 
 def test_a_flag_decides_before_the_name() -> None:
     asked = CheckOptions({"model": "openai/gauge"})
-    assert beside_the_gauge(asked, is_gauge=False) == (asked, "")
-    assert beside_the_gauge(replace(asked, flags={"model": "openai/x"}), is_gauge=True)[0].reference
+    assert gauge_options(asked, is_gauge=False) == (asked, "")
+    assert gauge_options(replace(asked, flags={"model": "openai/x"}), is_gauge=True)[0].reference
 
 
 def test_an_ab_of_one_arm_gets_the_packages_own_gauge_before_it() -> None:
@@ -186,10 +188,34 @@ def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
 def checked(folder: Path, engine: Engine | None = None, *, exact: bool = False) -> Checked:
     """A check of the gauge in this process beside its reference, with another engine."""
     options = Options(256, probes=("reference",), require=("reference",), exact=exact)
-    asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
+    asked, _ = gauge_options(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
     check = Check.of(asked, folder)
     probes = ProbesOnSchedule(check, make=lambda _: GaugeModel(NAME, engine))
     return asyncio.run(probes.run())
+
+
+class WithoutRunnersUp(GaugeModel):
+    """Shows the log-probabilities of its own tokens alone, as servers without top_logprobs do."""
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        answer = await super().answer(prompt, decoding)
+        if answer.logprobs is None:
+            return answer
+        nothing = (None,) * len(answer.logprobs.tokens)
+        logprobs = replace(answer.logprobs, others=nothing, other_nats=nothing)
+        return replace(answer, logprobs=logprobs)
+
+
+@pytest.mark.usefixtures("one_seed")
+def test_a_server_without_runners_up_is_not_blamed_for_its_margins(tmp_path: Path) -> None:
+    """Its log-probabilities were taken for margins: 12 nats a token from the reference's."""
+    options = Options(256, probes=("reference",), require=("reference",))
+    asked, _ = gauge_options(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
+    probes = ProbesOnSchedule(Check.of(asked, tmp_path), make=lambda _: WithoutRunnersUp(NAME))
+    verdict = asyncio.run(probes.run())
+    (finding,) = verdict.findings
+    assert finding.state == "PASS"
+    assert "margins were not compared, so a coarse cache is not seen" in finding.said
 
 
 @pytest.mark.long
@@ -247,7 +273,7 @@ class TimeGone(GaugeModel):
 HOUR_S = 3600
 
 
-@pytest.mark.parametrize("answers", [30, 10_000])
+@pytest.mark.parametrize("answers", [30, pytest.param(10_000, marks=pytest.mark.long)])
 @pytest.mark.usefixtures("one_seed")
 def test_a_limit_that_ends_a_check_leaves_its_verdict_on_moved_margins(
     tmp_path: Path, answers: int
@@ -255,7 +281,7 @@ def test_a_limit_that_ends_a_check_leaves_its_verdict_on_moved_margins(
     """Prompts are built again to compare their margins with those of coarse caches. There was no
     time left for that: exit code 3, and no verdict."""
     options = Options(256, probes=("reference",), require=("reference",))
-    asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
+    asked, _ = gauge_options(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
     with limited_to(HOUR_S, "--minutes"):
         check = Check.of(asked, tmp_path)
         probes = ProbesOnSchedule(
@@ -317,7 +343,7 @@ LOSES = {  # a way in which a server loses all answers, by the probe that is mea
 def few_asked(lost: str = "", size: int = 0, most: int = 99) -> tuple[Schedule, Checked, Answers]:
     """A check of the gauge by a server that loses answers of one way at one size: all, or those of
     the first haystacks."""
-    asked, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))
+    asked, _ = gauge_options(CheckOptions({"model": "openai/gauge"}))
     schedule = Schedule(replace(asked.options, reference=True), seed=7)
     answers, first = Answers(), schedule.sizes
     while (batch := schedule.next_batch(answers)) is not None:
@@ -352,7 +378,7 @@ def test_fifteen_haystacks_of_each_size_are_enough_where_time_ends_a_check(
 ) -> None:
     """All 24 were needed, so a check that half of its time was left for passed nothing. Of a model
     that answers one prompt at a time, twelve are enough."""
-    asked, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))
+    asked, _ = gauge_options(CheckOptions({"model": "openai/gauge"}))
     known = replace(asked.options, max_length=8_000, reference=True, logprobs=True)
     options = replace(known, serial=serial)
     schedule, answers, begun = Schedule(options, seed=7), Answers(), Counter[int]()
@@ -433,7 +459,7 @@ def test_a_temperature_that_was_left_on_is_found(
     it is not, and the same question has another answer."""
     monkeypatch.setattr(haystack, "FEW", Amount((12, 12, 12), (1, 1, 1), (1, 1, 1), 2, TOSSES))
     options = Options(256, probes=("same",), require=("same",))
-    asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
+    asked, _ = gauge_options(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
     check = Check.of(asked, tmp_path)
     verdict = asyncio.run(ProbesOnSchedule(check, make=lambda _: model(NAME)).run())
     (found,) = verdict.findings
@@ -504,6 +530,9 @@ def test_the_shape_qwen3_under_the_name_of_the_others_is_refused(
     monkeypatch.setattr(known_by_answer, "answer_to", lambda *_: ITS_ANSWER)
     with pytest.raises(SettingsError, match="serve it as gauge-qwen3"):
         refuse_other_shape("http://127.0.0.1:1/v1", "gauge", Sent("NONE"))
+    served = Reached("http://127.0.0.1:1/v1", Sent("NONE"), None)
+    with pytest.raises(SettingsError, match="serve it as gauge-qwen3"):
+        known_as_gauge(True, {"model": "openai/mine"}, served)
     refuse_other_shape("http://127.0.0.1:1/v1", "gauge-qwen3", Sent("NONE"))
     refuse_other_shape("https://api.example.com/v1", "gauge", Sent("NONE"))
     monkeypatch.setattr(known_by_answer, "answer_to", lambda *_: "Nobody.")
@@ -514,7 +543,7 @@ def test_the_shape_qwen3_under_the_name_of_the_others_is_refused(
 def test_margins_beyond_every_data_type_are_no_rounding(far: int, state: str) -> None:
     """One tensor through fp8 moved 10 of 24 prompts by more than twice what bfloat16 does, and
     passed: of an unknown model one in five may."""
-    asked, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))
+    asked, _ = gauge_options(CheckOptions({"model": "openai/gauge"}))
     schedule = Schedule(replace(asked.options, reference=True), seed=7)
     size, answers = schedule.sizes[-1], Answers()
     for made in (each for each in schedule.first_round if each.size == size):

@@ -206,8 +206,7 @@ def test_losses_that_are_spread_are_no_pattern(share, sticky):
     assert not [said for said in came.said if said.startswith("pattern")]
 
 
-@pytest.mark.parametrize("share", [0.02, 0.05, 0.1])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("share", "seed"), [(0.02, 1), (0.05, 2), (0.1, 3)])
 def test_a_fact_that_a_model_misses_is_lost_once(share, seed):
     """Questions about the one fact of a haystack are asked one after another."""
     came = checked(lambda seen, _: chance(seen.request.asked.value) < share, seed, facts=1)

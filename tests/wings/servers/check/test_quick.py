@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "benchmarks"))
 from needlemap.errors import SettingsError
-from needlemap.servers.check import Options, Schedule
+from needlemap.servers.check import Answers, Ask, Options, Schedule, judge
+from needlemap.servers.check import Reply as Answer
 from needlemap.servers.check.command import longest_of
+from needlemap.servers.check.judge import Checked
 from sides.engines import Engine, Machine, Reply, Seen
 from sides.replayed import Outcome, check
 
@@ -40,6 +43,30 @@ def test_a_sound_server_passes_and_the_line_says_what_was_not_tested():
         "PASS check: no total loss at 2k and 8k (a loss of 17 points or more is ruled out at "
         "each); not tested: drift, replicas, lengths between, follow-up turns."
     )
+
+
+def judged(options: Options, is_lost: Callable[[Ask], bool]) -> Checked:
+    schedule, answers = Schedule(options, seed=7), Answers()
+    for ask in schedule.cells():
+        answers.add(Answer.of(ask, "Not said." if is_lost(ask) else ask.secret))
+    return judge(schedule, answers)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_lost"),
+    [
+        (QUICK, lambda _: False),
+        (replace(QUICK, require=("2k",)), lambda ask: ask.length > 4_000),
+    ],
+)
+def test_the_line_and_the_table_name_the_same_loss_that_is_ruled_out(options, is_lost):
+    """The table had 16 points, and the line 17; or the line had the 100 of a size that is lost and
+    not required."""
+    checked = judged(options, is_lost)
+    assert checked.verdict.word == "PASS"
+    assert checked.findings[0].sizes[0].upper == pytest.approx(16.11, abs=0.01)
+    assert checked.findings[0].excludes == "17 points"
+    assert "(a loss of 17 points or more is ruled out at each)" in checked.verdict.claim
 
 
 @pytest.mark.parametrize(

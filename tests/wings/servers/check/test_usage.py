@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from needlemap.servers.check import Answers, Options, Reply, Schedule, judge
+from needlemap.servers.check.pairs import cut_first_prompts
 from needlemap.servers.check.probe import probes
 from needlemap.servers.check.usage import untrue
 
@@ -73,3 +74,17 @@ def test_prompts_of_nearly_one_length_tell_nothing_of_the_counts():
     ]
     short = replace(Reply.of(asks[0], "", prompt_tokens=900), own_tokens=400)
     assert untrue([*replies, short]) == ""
+
+
+@pytest.mark.parametrize("template_tokens", [90, 150])
+def test_a_long_template_is_not_taken_for_another_vocabulary(template_tokens):
+    """The server counted 8,079 of 7,989 tokens sent, and all long prompts were called cut."""
+    _, answers = answered(lambda tokens: tokens + template_tokens)
+    assert cut_first_prompts(answers, 8_000) == []
+    assert cut_first_prompts(answers, 128_000) == []
+
+
+def test_a_cut_is_seen_in_the_counts_of_another_vocabulary():
+    _, answers = answered(lambda tokens: round(0.8 * min(tokens, 20_000)))
+    assert cut_first_prompts(answers, 8_000) == []
+    assert cut_first_prompts(answers, 32_000)

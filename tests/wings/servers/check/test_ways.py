@@ -12,9 +12,13 @@ import pytest
 
 from needlemap.reports.renderers.text import to_text
 from needlemap.servers.check import Answers, Ask, Checked, Options, Reply, Schedule, judge
+from needlemap.servers.check.families import make_asker
 from needlemap.servers.check.finding import Finding
+from needlemap.servers.check.probe import copy_of
 from needlemap.servers.check.report import check_report
-from needlemap.servers.ways import CACHED, COMPANY, EXTENDED, FLOODED, PREFILLED, REWOUND
+from needlemap.servers.check.ways import BY_THEMSELVES
+from needlemap.servers.gauge.checkpoint import DATA
+from needlemap.servers.ways import AGAIN, CACHED, COMPANY, EXTENDED, FLOODED, PREFILLED, REWOUND
 
 COLD = ("cold", "crowded", "crowd", "later", "later-ask", "short", "half")
 Moved = Callable[[Ask], float]
@@ -22,8 +26,8 @@ TOKENS = 12  # of an answer
 
 
 def stem(ask: Ask) -> str:
-    """A way of asking, without the number of a copy."""
-    return ask.way.split("-again")[0] if ask.way[-1].isdigit() else ask.way
+    """A way of asking, without the number of a copy or a replay."""
+    return re.sub(r"-(again|replay)\d+$", "", ask.way)
 
 
 def checked(
@@ -37,6 +41,7 @@ def checked(
     texts: Moved = lambda _: 0.0,
     prefills: bool = True,
     spelt: Moved = lambda _: 0.0,
+    few: bool = False,
 ) -> tuple[Checked, Answers]:
     """What a check comes to. moved: nats by which an asking is off. finds: share of the facts.
     held: whether the cache holds all that was ever sent. begins: tokens that all prompts begin
@@ -50,6 +55,7 @@ def checked(
         logprobs=logprobs,
         prefills=True,
         probes=probes,
+        few=few,
     )
     schedule, answers = Schedule(options, seed=5), Answers()
     sent = set[object]()
@@ -99,11 +105,25 @@ def test_a_sound_server_passes_in_each_way():
     assert finding(found).sizes[0].said.startswith("moved by more than 0.5 nats: 0 of ")
 
 
+def test_an_accepted_size_keeps_the_ways_of_asking_and_what_was_not_tested():
+    """With --accept ways@500 the table of ways was gone."""
+    options = Options(
+        max_length=8_000, answer_tokens=24, around=107, logprobs=True, prefills=True, few=True
+    )
+    found, answers = checked(held=True, few=True)
+    schedule = Schedule(replace(options, accept=("ways@500",)), seed=5)
+    accepted = judge(schedule, answers)
+    assert finding(accepted).accepted == (500,)
+    assert "not tested: " in finding(found).said
+    assert finding(accepted).said == finding(found).said
+    assert finding(accepted).ways == finding(found).ways != ()
+
+
 FAULTS = {
     COMPANY: lambda ask: 2.0 * (ask.state == "loaded"),
     CACHED: lambda ask: 2.0 * (stem(ask) == "warm"),
     EXTENDED: lambda ask: 2.0 * (stem(ask) == "ask"),
-    REWOUND: lambda ask: 2.0 * (stem(ask) == "again"),
+    REWOUND: lambda ask: 2.0 * (stem(ask) == "rewind"),
     PREFILLED: lambda ask: 2.0 * (ask.position == TOKENS),
 }
 
@@ -115,6 +135,80 @@ def test_a_way_that_computes_something_else_fails(way, finds):
     found, _ = checked(FAULTS[way], finds=finds)
     assert (found.verdict.word, word(found, way)[0]) == ("FAIL", "FAIL")
     assert finding(found).worst is not None
+
+
+def test_what_a_batch_left_in_the_cache_is_wrong_again_in_a_copy():
+    """mlx-lm 0.31.0 kept the last prompt's cache for each prompt of a batch."""
+    spoilt = set[object]()
+
+    def moved(ask):
+        if ask.state == "loaded":
+            spoilt.add(ask.haystack)
+        return 2.0 * (stem(ask) == "warm" and ask.haystack in spoilt)
+
+    found, _ = checked(moved, finds=0.0)
+    assert (word(found, CACHED)[0], word(found, COMPANY)[0]) == ("FAIL", "PASS")
+
+
+def test_an_answer_that_moved_as_a_prompt_is_copied_without_others():
+    _, answers = checked(FAULTS[PREFILLED], finds=0.0)
+    ways = {reply.ask.way for reply in answers.by_key.values()}
+    copies = {way for way in ways if re.search(r"-again\d$", way)}
+    assert copies == {f"cold-again{number}" for number in BY_THEMSELVES}
+
+
+def test_the_shortest_of_a_batch_are_compared_too():
+    """They are padded: mlx-lm 0.31.3 let pads update a recurrent state."""
+    found, answers = checked(lambda ask: 2.0 * (stem(ask) == "crowd"), finds=0.0)
+    assert (found.verdict.word, word(found, COMPANY)[0]) == ("FAIL", "FAIL")
+    assert "among others" in finding(found).sizes[0].said
+    copies = [reply.ask for reply in answers.by_key.values() if reply.ask.way == "later-again1"]
+    assert copies
+    assert {ask.key for ask in copies} <= answers.tried
+
+
+def test_a_beginning_that_was_kept_wrong_for_a_while_fails():
+    """No way differs from another one that was sent in the same minutes."""
+    sent: list[Ask] = []
+
+    def moved(ask):
+        sent.append(ask)
+        return 1.5 * (len(sent) < 300)
+
+    found, answers = checked(moved, finds=0.0)
+    assert (found.verdict.word, word(found, AGAIN)[0]) == ("FAIL", "FAIL")
+    assert "cold again" in finding(found).sizes[0].said
+    assert any(reply.ask.way == "later-replay1" for reply in answers.by_key.values())
+
+
+GAUGE = {"model": "gauge/numpy", "tokenizer": str(DATA), "max_answer_tokens": 24}
+
+
+def texts_of(asker, ask):
+    trial = asker.conversation(ask) if ask.source else asker.experiment([ask])[ask.key]
+    return [(message.role, message.content) for message in trial.prompt.messages]
+
+
+@pytest.mark.parametrize("copies", [0, 1])
+def test_a_conversation_goes_on_behind_a_first_prompt(tmp_path, copies):
+    """A copy goes on behind a copy: then no cache holds anything of either."""
+    asker = make_asker(GAUGE, Options(max_length=8_000, few=True, holds=8_000), 7, tmp_path)
+    haystack = next(each for each in asker.schedule.first_round if each.conversation)
+    asks = [haystack.cold, *haystack.conversation]
+    for number in range(1, copies + 1):
+        asks = [copy_of(ask, number) for ask in asks]
+    first, longer, rewound = (texts_of(asker, ask) for ask in asks)
+    answer, *further = longer[len(first) :]
+    assert longer[: len(first)] == first == rewound
+    assert answer[0] == "assistant"
+    assert asker.secrets(haystack.cold)[haystack.cold.fact] in answer[1]
+    assert "system" not in dict(further)
+    assert len(further[-1][1]) >= len(first[-1][1])
+
+
+def test_without_room_no_conversation_goes_on():
+    schedule = Schedule(Options(max_length=300, answer_tokens=24, around=107, logprobs=True))
+    assert not any(haystack.conversation for haystack in schedule.first_round)
 
 
 def test_one_asking_in_a_hundred_is_enough():
@@ -187,6 +281,35 @@ def test_a_prompt_that_the_cache_still_holds_is_behind_a_flood_and_not_alone():
     assert finding(found).said.endswith("; not tested: among others, behind a cached beginning")
 
 
+def test_enough_conversations_begin_alone_if_a_cache_drops_nothing():
+    """A first prompt that was sent among others is never cold and alone then, so that 16 of 32
+    conversations were compared, and 20 are needed."""
+    found, _ = checked(held=True)
+    assert word(found, REWOUND) == ("PASS", 24)
+
+
+def test_few_conversations_keep_nothing_from_passing():
+    """A check of few prompts has twelve haystacks of the smallest size that begin alone."""
+    found, _ = checked(held=True, few=True)
+    assert word(found, REWOUND) == ("NOT ENOUGH DATA", 12)
+    assert (word(found, CACHED)[0], found.verdict.word) == ("PASS", "PASS")
+
+
+def test_a_hit_is_confirmed_by_copies_with_another_prompt_between():
+    """A cache of one prompt holds all of a prompt that comes twice in a row, and only a part if
+    another question stands between: then its first hit was of a part as well."""
+    sent: list[Ask] = []
+
+    def moved(ask):
+        is_twice = bool(sent) and sent[-1].prompt == ask.prompt
+        sent.append(ask)
+        begins_alone = ask.repeat % 2 == 0
+        return 1.5 * (stem(ask) == "warm" and begins_alone and not is_twice)
+
+    found, _ = checked(moved, finds=0.0)
+    assert (found.verdict.word, word(found, CACHED)[0]) == ("FAIL", "FAIL")
+
+
 def test_its_report_shows_each_way_and_says_one_reason_once():
     found, _ = checked(finds=0.0)
     shown = to_text(check_report(Path("c"), "m", found, ""), 200)
@@ -195,9 +318,9 @@ def test_its_report_shows_each_way_and_says_one_reason_once():
 
 
 def test_with_log_probabilities_a_check_to_128k_stays_within_its_tokens():
-    """What is asked when all else was made it 6.24 million."""
+    """They add 1.1 million: what is asked when all else was, and conversations that go on."""
     options = Options(max_length=128_000, promised=True, logprobs=True, prefills=True)
-    assert Schedule(options, seed=0).first_round_cost.computed < 6_000_000
+    assert Schedule(options, seed=0).first_round_cost.computed < 6_200_000
 
 
 def test_an_answer_is_sent_as_a_prompt_up_to_its_first_token_and_its_last():

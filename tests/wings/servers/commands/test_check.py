@@ -27,6 +27,11 @@ TYPED, PLANNED = (line.split()[1:] for line in re.findall(r"^```sh\n(.*)$", PAGE
 PROBES = ("length", "pattern", "cache", "ways", "onset", "mates", "replies", "same", "cut")
 
 
+def away(wire: Any) -> tuple[str, ...]:
+    """Where a server is, and how its tokens are counted here."""
+    return "--base-url", wire.base_url, "--tokenizer", "cl100k_base", "--max-answer-tokens", "24"
+
+
 @dataclass(frozen=True)
 class Checked:
     """The check that the page on it shows, with every probe. shown: what it printed; found: its
@@ -126,14 +131,27 @@ def test_a_check_that_is_stopped_says_what_was_not_asked(needlemap):
     assert needlemap("check", *BOX, "--limit-tokens", "12k", "--on-undecided", "pass", "-o", "c")
 
 
-def test_prompts_longer_than_ten_thousand_tokens_are_sent(needlemap):
+def test_prompts_of_the_usual_length_are_sent(needlemap, wire):
     """The bound on what a task draws took the tokens of a haystack for such a number, so that each
     check beyond 10,000 tokens was refused, with the length that is usual."""
-    long = ("--max-length", "12k", "--max-answer-tokens", "24", "--quiet")
-    limited = ("--limit-tokens", "90k", "--probe", "length", "-o", "c")
-    needlemap("check", "--model", "demo/retriever", *long, *limited, "--exit-zero", code=0)
-    sent = [row["length_tokens"] for row in needlemap.records("c/ask-12000")]
-    assert max(sent) > 11_000
+    limited = ("--probe", "length", "--limit-tokens", "1.5M", "--quiet", "-o", "c")
+    needlemap("check", *away(wire), *limited, "--exit-zero", code=0)
+    asked = needlemap.records("c/ask-128000")
+    assert {row["score"] for row in asked} == {1.0}
+    assert max(row["length_tokens"] for row in asked) > 127_000
+
+
+@pytest.mark.long
+def test_the_shortest_command_asks_every_probe_at_the_usual_length(needlemap, wire):
+    """Other tests of long checks replay one, or plan one."""
+    typed = ("check", *away(wire), "--minutes", "1", "--exit-zero", "--json", "--quiet", "-o", "c")
+    said = json.loads(needlemap(*typed).stdout)
+    assert said["sizes"] == [8_000, 32_000, 128_000]
+    tried = {row["probe"]: row for row in said["probes"] if row["sizes"]}
+    assert set(tried) >= {*PROBES} - {"ways"}, "it needs log-probabilities"
+    assert {row["state"] for row in tried.values()} <= {"PASS", "NOT ENOUGH DATA"}
+    assert all(row["sizes"][-1]["size"] == 128_000 for row in tried.values())
+    assert all(row["sizes"][-1]["n"] > 0 for row in tried.values())
 
 
 def test_the_plan_counts_prompts_and_tokens_and_asks_nothing(needlemap):
@@ -145,6 +163,20 @@ def test_the_plan_counts_prompts_and_tokens_and_asks_nothing(needlemap):
     assert whole["computed"] < most["computed"]
     assert whole["minutes"] == pytest.approx(whole["computed"] / 60_000, abs=0.1)
     assert not (needlemap.folder / "c").exists()
+
+
+def test_a_plan_stays_within_the_context_of_the_server_that_lists_its_model(needlemap, wires):
+    """It priced prompts of 128k for a server whose context is 4k."""
+    wire = wires("--models", "m", "--lists", "4000")
+    typed = ("check", *away(wire), "--plan", "--json")
+    listed = needlemap(*typed)
+    assert "the server's context is 4,000 tokens" in listed.stderr
+    assert max(json.loads(listed.stdout)["sizes"]) <= 4_000
+    assert wire.log() == []
+    wire.stop()
+    named = needlemap(*typed, "--model", "openai/m")
+    assert "planned to 128,000 tokens, as the context is not known" in named.stderr
+    assert max(json.loads(named.stdout)["sizes"]) == 128_000
 
 
 def test_a_model_that_misses_its_first_prompts_gets_one_line_with_what_to_try(needlemap, wire):

@@ -60,7 +60,7 @@ from needlemap.reports.renderers.text import show_report
 from needlemap.scorers import name_function
 from needlemap.servers.check import Finding, Options, probes
 from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule
-from needlemap.servers.check.gauge import beside_the_gauge
+from needlemap.servers.check.gauge import gauge_options
 from needlemap.servers.check.report import check_report
 from needlemap.servers.gauge.checkpoint import REFERENCE
 from needlemap.settings.reading import DEFAULT_ITEMS
@@ -127,7 +127,7 @@ class Mutant:
         """A check to `longest` tokens of the gauge with the fault from a size on. elsewhere: its
         reference; seed: of its prompts, None for a drawn one."""
         options = Options(longest, 8, probes=tuple(probes))
-        asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
+        asked, _ = gauge_options(CheckOptions({"model": REFERENCE}, options), is_gauge=True)
         make = partial(self.make, size - BELOW_GAUGE, FaultyGauge)
         check = Check.of(asked, folder, seed)
         there = elsewhere or (lambda _: FaultyGauge(self.sound))

@@ -6,9 +6,11 @@ import ast
 import asyncio
 import json
 import re
+import runpy
 import subprocess
 import sys
 import threading
+from collections import Counter
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
@@ -17,6 +19,11 @@ import numpy as np
 import pytest
 
 import needlemap
+from needlemap.errors import Unmeasured
+from needlemap.finishes import ENDINGS, ending_of, finish_of
+from needlemap.models import Answer, Decoding
+from needlemap.models.call import check_ended
+from needlemap.models.thinking import MARKS, parted, split_thinking
 from needlemap.reports.goals import mean_of, threshold_verdict
 from needlemap.scorers.words import Substring
 from needlemap.servers.gate.export import gate_source
@@ -163,7 +170,9 @@ def test_an_address_is_one_of_http(gate):
     assert line.endswith("an address starts with http:// or https://")
 
 
-def test_a_server_that_is_not_there_has_no_result(gate):
+def test_a_server_that_is_not_there_has_no_result(gate, typed, tmp_path):
+    # One cell: a gate tries each prompt several times, and waits between.
+    typed("export", "gate", tmp_path / "gate.py", "--lengths", "500", "--depths", "50")
     code, line = gate("http://127.0.0.1:9/v1", "--model", "tiny", "--repeats", "1")
     assert (code, line[:13]) == (3, "NO RESULT gat")
 
@@ -189,6 +198,7 @@ def test_the_same_seed_sends_the_same_prompts():
         "It is 417302.", "417,302", "It is 417 302", "9417302", "417302.5", "4 1 7 3 0 2",
         "417302,", "x417302x", "**417302**", "417.302", "\uff14\uff11\uff17\uff13\uff10\uff12",
         "417_302", "417\u202f302", "-417302", "4,17302", "417-302", "", "9,417,302", "417302.",
+        "417'302", "417{,}302", "1.417302", "7 417302", "7,417302", "417,302.00", "x417 302",
     ],
 )  # fmt: skip
 def test_an_answer_scores_as_by_the_substring_scorer(answer):
@@ -219,6 +229,7 @@ def test_its_interval_is_that_of_the_core(seed):
         (12, 0, 90, "SUSPECT"),
         (60, 0, 90, "FAIL"),
         (60, 30, 90, "FAIL"),
+        (60, 60, 90, "SUSPECT"),
     ],
 )
 def test_its_verdict_is_that_of_a_run_with_the_same_answers(
@@ -246,6 +257,57 @@ def test_its_verdict_is_that_of_a_run_with_the_same_answers(
     assert ends == pytest.approx((mean.score, mean.low, mean.high), abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("content", "finish", "code", "line"),
+    [
+        ("Is it {}? No.</think>I do not know.", "stop", 1, "FAIL gate: mean 0.0 % ("),
+        ("[THINK]Is it {}?[/THINK]I do not know.", "stop", 1, "FAIL gate: mean 0.0 % ("),
+        ("Is it 7?</think>It is {}.", "stop", 4, "NOT ENOUGH DATA gate: mean 100.0 % ("),
+        ("Sorry, so far <think>{}", "length", 1, "FAIL gate: mean 0.0 % ("),
+        ("It is", "abort", 3, "NO RESULT gate: no answer was scored"),
+        ("It is", "", 3, "NO RESULT gate: no answer was scored"),
+        ("", "eol", 3, "NO RESULT gate: no answer was scored"),
+        ("It is {}", "eol", 4, "NOT ENOUGH DATA gate: mean 100.0 % ("),
+    ],
+)
+def test_it_judges_an_answer_as_a_run_does(gate, monkeypatch, serve, content, finish, code, line):
+    """It knew <think> alone, with its opening tag, and read no finish reason."""
+
+    class Ended(Answers):
+        def _send(self, status: int, reply: dict) -> None:
+            for choice in reply.get("choices", ()):
+                number = choice["message"]["content"]
+                choice["message"]["content"] = content.format(number)
+                choice["finish_reason"] = finish
+            super()._send(status, reply)
+
+    monkeypatch.setattr("tests.wings.servers.gate.test_gate.Answers", Ended)
+    address = serve()
+    result = gate(address)
+    assert (result[0], result[1][: len(line)]) == (code, line)
+
+    answer = Answer(content.format(123_456), finish=finish_of(finish))
+    try:
+        check_ended(answer)
+        text = split_thinking(answer, Decoding(64)).text
+    except Unmeasured:
+        assert code == 3
+    else:
+        assert ("123456" in text) == (code == 4)
+
+
+def test_the_file_has_the_marks_and_the_words_of_a_run(typed, tmp_path):
+    typed("export", "gate", tmp_path / "gate.py")
+    judge_of = runpy.run_path(str(tmp_path / "gate.py"))
+    assert judge_of["MARKS"] == MARKS
+    for marks in MARKS:
+        text = f"{marks.start[0]}Hm.{marks.end[0]}42"
+        assert judge_of["parted"](text) == parted(text)
+    assert judge_of["ENDINGS"] == ENDINGS
+    words = [*ENDINGS, "FinishReason.STOP", "content_filter: x_error", "eol", None]
+    assert [judge_of["ending_of"](word) for word in words] == [ending_of(word) for word in words]
+
+
 def test_settings_stand_in_the_file(typed, tmp_path):
     file = tmp_path / "gate.py"
     typed(
@@ -263,8 +325,12 @@ def test_settings_stand_in_the_file(typed, tmp_path):
 
 
 def test_the_file_imports_the_standard_library_only():
-    names = set(re.findall(r"^(?:import|from) (\w+)", gate_source({}), re.MULTILINE))
+    source = gate_source({})
+    names = set(re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE))
     assert names <= sys.stdlib_module_names
+    # Definitions of two modules stand in one.
+    definitions = re.findall(r"^(?:(?:def|class) )?(\w+)(?:\(| = |:$)", source, re.MULTILINE)
+    assert [name for name, count in Counter(definitions).items() if count > 1] == []
 
 
 @pytest.mark.parametrize(

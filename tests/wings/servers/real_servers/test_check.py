@@ -24,12 +24,13 @@ def states(found):
     return {name: each["state"] for name, each in found.items()}
 
 
-@pytest.mark.parametrize("slots", [1, 4])
+@pytest.mark.parametrize("slots", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_an_honest_server_passes_every_probe(llama, asking, slots):
     found = verdicts(asking, llama(slots))
     assert set(states(found).values()) <= {"PASS", "not applicable"}, found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -53,6 +54,7 @@ def test_what_is_wrong_in_every_way_is_seen_beside_the_same_weights(llama, askin
     print(found["reference"]["said"])
 
 
+@pytest.mark.long
 def test_an_honest_server_is_as_its_weights_are_elsewhere(llama, asking):
     pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
     beside = (
@@ -68,6 +70,7 @@ def test_an_honest_server_is_as_its_weights_are_elsewhere(llama, asking):
     print(found["reference"]["said"])
 
 
+@pytest.mark.long
 def test_an_honest_server_without_log_probabilities_passes_what_it_can_be_asked(
     transformers_serve, asking
 ):
@@ -76,12 +79,14 @@ def test_an_honest_server_without_log_probabilities_passes_what_it_can_be_asked(
     assert found["ways"]["state"] == "not applicable"
 
 
+@pytest.mark.long
 def test_a_context_smaller_than_promised_is_seen_without_a_reference(llama, asking):
     found = verdicts(asking, llama(1, TRAINED), *WINDOW, "--max-length", "512", code=1)
     assert states(found)["window"] == "FAIL"
     assert "are refused: less than promised" in found["window"]["said"]
 
 
+@pytest.mark.long
 def test_the_last_tokens_of_a_context_are_asked_and_one_beyond_is_refused(llama, asking, needlemap):
     found = verdicts(asking, llama(1, TRAINED), *WINDOW)
     assert states(found)["window"] == "PASS"

@@ -17,7 +17,10 @@ from real_engines import CASES, Checked, check_each, checked, read_checked, rule
 
 KEPT = Path(real_engines.__file__).with_suffix(".jsonl")
 HONEST = [case for case in CASES if not case.fault]
-FOUR = [HONEST[at] for at in (0, 5, 10, 25)]
+FOUR = [
+    pytest.param(HONEST[at], marks=marks, id=HONEST[at].name)
+    for at, marks in ((0, ()), (5, pytest.mark.long), (10, ()), (25, pytest.mark.long))
+]
 
 
 def test_there_are_two_dozen_honest_cases_and_ten_faults():
@@ -56,7 +59,7 @@ def test_the_kept_file_can_be_gone_on_with():
 
 
 @pytest.mark.usefixtures("gauge_server", "serving_python")  # skips where a part is missing
-@pytest.mark.parametrize("case", FOUR, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", FOUR)
 def test_an_honest_engine_passes(case):
     found = checked(case, "2k", 0, probes="cache,reference")
     assert found.code == 0, (found.said, found.ended)

@@ -14,7 +14,11 @@ from time import sleep
 import pytest
 
 from needlemap.errors import SettingsError
+from needlemap.servers.check import known_by_answer
+from needlemap.servers.check.known_by_answer import ITS_ANSWER
 from needlemap.servers.flags import StormFlags
+from needlemap.servers.gauge.checkpoint import REFERENCE
+from needlemap.servers.storm.command import options_of
 from needlemap.servers.storm.file import STORM, StormFile
 
 ENGINE = Path(__file__).parent / "boxed_engine.py"
@@ -67,7 +71,8 @@ def test_a_storm_that_was_killed_goes_on_and_ends_as_one_that_was_not(needlemap,
     assert not STORM.read(broken).sequence
     needlemap(*to, "broken")
     twice = wire.prompt_counts() - wanted
-    assert sum(twice.values()) <= 4, "more than was in flight"
+    # Each start asks one question, whose answer tells the gauge.
+    assert sum(twice.values()) <= 4 + 1, "more than was in flight"
     assert not wanted - wire.prompt_counts()
     found = STORM.read(broken)
     assert (found.verdict, found.said, found.counts) == (whole.verdict, whole.said, whole.counts)
@@ -100,11 +105,35 @@ def test_a_plan_says_what_it_takes_and_asks_nothing(needlemap, wire):
     assert not wire.log()
 
 
+def test_a_plan_stays_within_the_context_of_the_server_that_lists_its_model(needlemap, wires):
+    wire = wires("--models", "m", "--lists", "4000")
+    typed = ("storm", "--base-url", wire.base_url, "--tokenizer", "cl100k_base", "--plan")
+    assert "the server's context is 4,000 tokens" in needlemap(*typed).stderr
+    assert wire.log() == []
+    wire.stop()
+    named = needlemap(*typed, "--model", "openai/m").stderr
+    assert "planned to 64,000 tokens, as the context is not known" in named
+
+
 def test_another_providers_clients_do_not_go_away_unless_it_is_allowed(needlemap):
     away = ("--base-url", "https://models.example/v1", "--plan")
     assert "no client goes away" in needlemap("storm", *SIDE, *SIZES, *away).stderr
     own = needlemap("storm", *SIDE, *SIZES, *away, "--own").stderr
     assert "no client goes away" not in own
+
+
+def test_the_gauge_under_another_name_is_known_by_its_answer(wire, monkeypatch):
+    """check and ab knew it so, and storm by its name alone, in spite of the help of --gauge."""
+
+    def answer_to(question, *_):
+        return ITS_ANSWER if question.endswith("?") else "Nobody."
+
+    monkeypatch.setattr(known_by_answer, "answer_to", answer_to)
+    flags = {"model": "openai/mine", "base_url": wire.base_url}
+    options = options_of(StormFlags(), flags)
+    assert (options.gauge, options.reference) == (True, REFERENCE)
+    options = options_of(StormFlags(gauge=False), flags)
+    assert (options.gauge, options.reference) == (False, "")
 
 
 def test_a_rate_that_is_none_is_refused(needlemap):
@@ -145,19 +174,10 @@ def test_a_folder_without_shrink_says_what_to_type(needlemap):
     assert "needlemap storm FOLDER --shrink" in ended.stderr
 
 
-@pytest.mark.parametrize(
-    "flag",
-    [
-        *(("--max-length", "2k"), ("--until", "rate<5%"), ("--load", "4"), ("--kv-tokens", "8k")),
-        *(("--gauge",), ("--on-undecided", "pass"), ("--out", "other"), ("--plan",)),
-        *(("--json",), ("--junit", "storm.xml")),
-    ],
-    ids=lambda flag: flag[0],
-)
-def test_shrinking_refuses_a_flag_that_it_does_not_read(needlemap, flag):
+def test_shrinking_refuses_a_flag_that_it_does_not_read(needlemap):
     """It ignored them: the folder says how its storm was asked."""
-    ended = needlemap("storm", "s", "--shrink", *flag, code=2)
-    assert f"leave {flag[0]} out" in " ".join(ended.stderr.split())
+    ended = needlemap("storm", "s", "--shrink", "--junit", "storm.xml", code=2)
+    assert "leave --junit out" in " ".join(ended.stderr.split())
     assert "needlemap storm FOLDER --shrink" in " ".join(ended.stderr.split())
 
 
@@ -169,6 +189,7 @@ def test_a_command_without_shrink_says_what_to_type(needlemap):
 def test_every_flag_of_a_storm_is_read_or_refused_by_shrinking():
     for each in fields(StormFlags):
         if each.name not in ("shrink", "minutes", "own", "command", "trust_run"):
-            with pytest.raises(SettingsError, match="--shrink replays FOLDER"):
+            flag = f"--{each.name.replace('_', '-')}"
+            with pytest.raises(SettingsError, match=f"--shrink replays FOLDER.* leave {flag} out"):
                 StormFlags(shrink=True, **{each.name: "typed"})
     assert StormFlags(shrink=True, minutes=5, trust_run=True).minutes == 5

@@ -35,7 +35,7 @@ def line(found: Any, start: str) -> str:
 def test_a_sound_server_of_a_model_that_finds_nothing_passes(storming):
     asking, found = storming(Unable(), wanted=0.3, **CALM)
     assert found.verdict.word == "PASS"
-    assert set(found.counts) <= {"equal", "uncompared"}
+    assert set(found.tally.counts) <= {"equal", "uncompared"}
     assert "the model found 0 of 4 facts, so equal ways of asking alone" in found.verdict.evidence
     assert found.verdict.next.startswith("if it should find them, look at --template")
     assert line(found, "beside the same prompts alone: 0 of ")
@@ -46,7 +46,7 @@ def test_a_sound_server_of_a_model_that_finds_nothing_passes(storming):
 def test_log_probabilities_that_move_behind_a_hit_are_a_fault_of_state(storming):
     asking, found = storming(Unable(off), rounds=12, **CALM)
     assert found.verdict.word == "FAIL"
-    assert found.counts["moved"] > 0
+    assert found.tally.counts["moved"] > 0
     assert re.search(r" and in 0 of \d+ cold askings: faults of state", line(found, "replayed: "))
     seen = next(each for each in asking.evidence.storm if each.outcome.word == "moved")
     assert seen.nats == pytest.approx(2.0)
@@ -56,14 +56,14 @@ def test_a_model_that_finds_its_facts_is_judged_by_them(storming):
     server = Reader()
     asking, found = storming(server, rounds=2, **CALM)
     assert STORM.read(asking.storm.folder.path).little is None
-    assert set(found.counts) == {"right"}
+    assert set(found.tally.counts) == {"right"}
     folder = asking.storm.folder.folder("alone")
     assert not list(RunFolder(folder).records())
 
 
 def test_a_model_that_finds_its_facts_is_judged_by_equal_ways_where_that_is_typed(storming):
     _, found = storming(Reader(), rounds=3, ways=True, **CALM)
-    assert set(found.counts) <= {"equal", "uncompared"}
+    assert set(found.tally.counts) <= {"equal", "uncompared"}
     assert "the model found 4 of 4 facts" in found.verdict.evidence
 
 
@@ -78,7 +78,7 @@ def test_without_log_probabilities_a_model_that_finds_nothing_is_not_asked_on(st
 def test_texts_alone_judge_where_that_is_typed_and_it_is_said(storming):
     silent = {"ways": True, **CALM}
     _, sound = storming(Unable(logprobs=False), rounds=3, folder="sound", **silent)
-    assert set(sound.counts) <= {"equal", "uncompared"}
+    assert set(sound.tally.counts) <= {"equal", "uncompared"}
     assert any("by texts alone: no log-probabilities" in each for each in sound.said)
     _, found = storming(Unable(off, logprobs=False), rounds=12, **silent)
     assert found.verdict.word == "FAIL"
@@ -97,19 +97,20 @@ def test_fewer_than_20_compared_requests_are_not_enough(storming):
 def test_prompts_alone_that_a_cache_held_are_not_compared(storming):
     _, found = storming(Unable(off, heeds=False), rounds=4, **CALM)
     assert found.verdict.word == "NOT ENOUGH DATA"
-    assert set(found.counts) == {"uncompared"}
+    assert set(found.tally.counts) == {"uncompared"}
     assert any("as a cache held them: give the server a smaller cache" in s for s in found.said)
 
 
 def test_what_all_prompts_start_with_is_no_hit(storming):
     """A twin's tokens are characters: what stands before the text is a third of a short prompt."""
     _, found = storming(Unable(off, starts=150), rounds=4, **CALM)
-    assert found.counts["moved"] + found.counts["equal"] > found.counts.get("uncompared", 0)
+    counts = found.tally.counts
+    assert counts["moved"] + counts["equal"] > counts.get("uncompared", 0)
 
 
 def test_a_server_that_reports_no_hits_is_compared_and_it_is_said(storming):
     _, found = storming(Unable(tells=False), rounds=3, **CALM)
-    assert set(found.counts) <= {"equal", "uncompared"}
+    assert set(found.tally.counts) <= {"equal", "uncompared"}
     assert any(each.startswith("hits not reported") for each in found.said)
 
 
@@ -129,8 +130,8 @@ def test_log_probabilities_that_move_whatever_stood_before_are_no_fault_of_state
 
 def test_one_letter_over_and_over_is_no_fault_of_a_model_that_means_nothing(storming):
     _, found = storming(Unable(says="a" * 40), rounds=3, **CALM)
-    assert set(found.counts) <= {"equal", "uncompared"}
-    assert not found.certain
+    assert set(found.tally.counts) <= {"equal", "uncompared"}
+    assert not found.tally.certain
 
 
 def test_it_goes_on_where_it_ended(storming):

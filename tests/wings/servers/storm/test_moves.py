@@ -4,6 +4,7 @@ all prompts alike is a choice."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -58,7 +59,7 @@ def test_without_prompts_asked_alone_there_is_no_limit():
 def test_a_sound_server_moves_nothing(storming):
     asking, found = storming(Sure(), rounds=4, **ASKED)
     assert found.verdict.word == "NOT ENOUGH DATA"
-    assert found.counts == {"right": found.requests}
+    assert found.tally.counts == {"right": len(found.tally.requests)}
     nats = [each.nats for each in asking.evidence.storm if each.nats is not None]
     assert len(nats) > 3
     assert not any(nats)
@@ -89,7 +90,7 @@ def test_margins_that_move_behind_a_hit_alone_are_a_fault_of_state(storming):
     asking, found = storming(server, rounds=12, **ASKED)
     assert server.hits > 5
     assert found.verdict.word == "FAIL"
-    assert set(found.counts) == {"right", "moved"}
+    assert set(found.tally.counts) == {"right", "moved"}
     (line,) = [line for line in found.said if line.startswith("replayed")]
     assert "moved in 10 of 10 replays and in 0 of 10 cold askings: faults of state" in line
     assert asking.evidence.moves.cache == ""
@@ -128,7 +129,22 @@ def test_margins_that_move_whatever_stood_before_are_no_fault_of_state(storming)
 def test_a_server_without_log_probabilities_is_judged_by_its_text(storming):
     silent = {**ASKED, "flags": {"logprobs": False}}
     _, found = storming(Sure(half_a_nat), rounds=2, **silent)
-    assert found.counts == {"right": found.requests}
+    assert found.tally.counts == {"right": len(found.tally.requests)}
+    assert any(line.startswith("margins were not compared") for line in found.said)
+
+
+def test_a_server_without_runners_up_is_judged_by_its_text(storming):
+    """Its log-probabilities were taken for margins."""
+
+    class WithoutRunnersUp(Sure):
+        async def answer(self, prompt, decoding):
+            answer = await super().answer(prompt, decoding)
+            nothing = (None,) * len(answer.logprobs.tokens)
+            logprobs = replace(answer.logprobs, others=nothing, other_nats=nothing)
+            return replace(answer, logprobs=logprobs)
+
+    _, found = storming(WithoutRunnersUp(), rounds=2, **ASKED)
+    assert found.tally.counts == {"right": len(found.tally.requests)}
     assert any(line.startswith("margins were not compared") for line in found.said)
 
 
@@ -168,7 +184,7 @@ def test_what_a_coarse_cache_moved_is_a_choice():
     assert judge_storm(seens, 0.005).verdict.word == "FAIL"
     seens.moves.cache = "coarser"
     found = judge_storm(seens, 0.005)
-    assert (found.verdict.word, found.faulty) == ("NOT ENOUGH DATA", 0)
+    assert (found.verdict.word, found.tally.faulty) == ("NOT ENOUGH DATA", 0)
     assert any("a cache coarser than the weights: a choice" in line for line in found.said)
     seens.moves.cache = "cut off"
     found = judge_storm(seens, 0.005)

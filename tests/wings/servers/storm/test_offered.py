@@ -185,7 +185,7 @@ def test_a_model_finds_its_facts_in_a_conversation_of_thirty_turns(storming):
     asking, found = storming(Reader(), rounds=4, **LONG)
     turns = [seen for seen in asking.evidence.storm if seen.act.operation == "talk"]
     assert len(turns) >= TURNS[0]
-    assert found.counts == {"right": found.requests}
+    assert found.tally.counts == {"right": len(found.tally.requests)}
     assert any(line.endswith("flood, slot, models") for line in found.said)
 
 
@@ -205,8 +205,8 @@ def test_what_a_second_model_finds_is_not_judged(storming):
     others = [seen for seen in asking.evidence.storm if seen.act.how == "other"]
     assert {seen.outcome.word for seen in others} == {"uncompared"}
     own = [seen for seen in asking.evidence.storm if seen.act.how == ""]
-    assert found.counts == {"right": len(own), "uncompared": len(others)}
-    assert found.operations["models"].able == found.operations["models"].sent > 1
+    assert found.tally.counts == {"right": len(own), "uncompared": len(others)}
+    assert found.tally.operations["models"].able == found.tally.operations["models"].sent > 1
 
 
 class Counting(Reader):

@@ -12,7 +12,12 @@ from needlemap.servers.storm.report import storm_report
 from needlemap.stats.verdicts import Verdict
 
 
-def words_of(word: str, outcomes: dict[str, list[str]], lost_again: bool = False) -> dict[str, str]:
+def words_of(
+    word: str,
+    outcomes: dict[str, list[str]],
+    lost_again: bool = False,
+    tested: tuple[str, ...] = ("turn",),
+) -> dict[str, str]:
     """The word of each operation in a storm that comes to a word."""
     sequence, suspects = [], []
     for operation, rows in outcomes.items():
@@ -32,6 +37,7 @@ def words_of(word: str, outcomes: dict[str, list[str]], lost_again: bool = False
         verdict=Verdict(word, "c"),
         sequence=sequence,
         suspects=suspects,
+        tested=list(tested),
     )
     tables = [part for part in storm_report(Path("s"), found).parts if isinstance(part, Table)]
     (table,) = [table for table in tables if table.key == "operations"]
@@ -52,3 +58,22 @@ def words_of(word: str, outcomes: dict[str, list[str]], lost_again: bool = False
 )
 def test_an_operation_has_its_word(word, outcomes, lost_again, words):
     assert words_of(word, {"turn": outcomes}, lost_again) == {"turn": words}
+
+
+@pytest.mark.parametrize(
+    ("word", "outcome", "words"), [("PASS", "lost", None), ("FAIL", "foreign", "FAIL")]
+)
+def test_an_operation_that_is_not_tested_has_no_word_unless_it_shows_a_fault(word, outcome, words):
+    """`fork` was PASS with 0 of 10 right, and the last line said that it was not tested."""
+    assert words_of(word, {"fork": [outcome] * 10}) == {"fork": words}
+
+
+@pytest.mark.parametrize("outcome", ["lost", "endless", "empty", "moved", "refused"])
+def test_an_operation_with_wrong_answers_is_no_pass_in_a_storm_that_fails(outcome):
+    """The gauge lost 3 answers of 116, which failed the storm, and every operation was PASS."""
+    assert words_of("FAIL", {"turn": ["right"] * 9 + [outcome]}) == {"turn": "SUSPECT"}
+
+
+def test_an_operation_with_a_fault_is_no_pass_in_a_storm_that_passes():
+    outcomes = {"turn": ["right"] * 9 + ["lost"]}
+    assert words_of("PASS", outcomes, lost_again=True) == {"turn": "SUSPECT"}

@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from boxed_reader import Reader, behind_answers, noisy, now_and_then, of_another
@@ -65,26 +66,26 @@ def test_a_sequence_up_to_a_turn_holds_the_answers_that_it_goes_on_behind():
 def test_a_sound_model_is_not_blamed_and_its_rate_is_told(storming):
     asking, found = storming(Reader(), rounds=4)
     assert found.verdict.word == "NOT ENOUGH DATA"
-    assert found.counts["right"] == found.requests
+    assert found.tally.counts["right"] == len(found.tally.requests)
     assert found.verdict.claim.startswith(
-        f"faulty families: 0 of {found.families}: fault rate below "
+        f"faulty families: 0 of {found.tally.families}: fault rate below "
     )
     file = STORM.read(asking.storm.folder.path)
-    assert len(file.sequence) >= found.requests
+    assert len(file.sequence) >= len(found.tally.requests)
     assert all(each.at_s >= 0 for each in file.sequence)
 
 
 def test_a_sound_model_ends_the_storm_as_soon_as_the_rate_is_low_enough(storming):
     asking, found = storming(Reader(), wanted=0.05)
     assert found.verdict.word == "PASS"
-    assert found.highest < 0.05
+    assert found.tally.highest < 0.05
     assert asking.number < 20
 
 
 def test_one_answer_of_another_is_a_fault_at_any_rate_and_says_whose_and_how_old(storming):
     _, found = storming(Reader(now_and_then(40, of_another)), rounds=10)
     assert found.verdict.word == "FAIL"
-    (first, *_) = found.certain
+    (first, *_) = found.tally.certain
     assert first.outcome.word == "foreign"
     assert first.outcome.ago >= 0
     assert "the secret of request" in found.said[0]
@@ -104,7 +105,7 @@ def test_what_is_lost_behind_an_own_answer_is_replayed_before_it_is_called_a_fau
 def test_a_model_that_is_wrong_now_and_then_is_not_blamed(storming, seed):
     _, found = storming(Reader(noisy(0.03, seed)), rounds=5, seed=seed)
     assert found.verdict.word == "NOT ENOUGH DATA"
-    assert found.counts["lost"] > 0
+    assert found.tally.counts["lost"] > 0
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_model_that_is_wrong_now_and_then_is_not_blamed(storming, seed):
 def test_what_is_wrong_with_an_answer_has_a_name(storming, said, word):
     made = now_and_then(8, lambda *_: said)
     _, found = storming(Reader(made), rounds=2)
-    assert found.counts[word] > 0
+    assert found.tally.counts[word] > 0
     assert found.verdict.word == ("FAIL" if word == "salad" else "NOT ENOUGH DATA")
 
 
@@ -139,7 +140,7 @@ def test_a_server_that_serves_the_gauge_and_stays_spoilt_is_a_fault(storming):
     spoilt = Reader(lambda said, log: said if len(log) < 30 else said[:6])
     _, found = storming(spoilt, rounds=8, gauge=True)
     assert found.verdict.word == "FAIL"
-    assert found.faulty > found.families / 4
+    assert found.tally.faulty > found.tally.families / 4
     assert any("is spoilt until it is started anew" in line for line in found.said), found.said
     assert not any("hard to see with it" in line for line in found.said)
 
@@ -153,7 +154,19 @@ def test_what_the_gauge_itself_may_lose_is_no_spoilt_server():
 def test_a_model_that_misses_everything_is_told_so_before_the_storm(storming):
     asking, found = storming(Reader(lambda *_: "I do not know."))
     assert asking.missed.startswith("the first 4 prompts were all missed")
-    assert found.requests == 0
+    assert not found.tally.requests
+
+
+def test_a_leak_is_a_fail_though_the_first_prompts_are_all_missed(storming):
+    """It was SUSPECT, exit code 5, and no line named it."""
+
+    def leaks(_: str, log: list[Any]) -> str:
+        return log[-2][1] if len(log) > 1 else "I do not know."
+
+    asking, found = storming(Reader(leaks))
+    assert asking.missed.startswith("the first 4 prompts were all missed")
+    assert found.verdict.word == "FAIL"
+    assert found.said[0].startswith("foreign: 6 answers; the first is request ")
 
 
 def test_the_same_command_goes_on_and_asks_nothing_twice(storming):
@@ -185,7 +198,7 @@ def test_a_limit_in_tokens_ends_the_storm_and_what_was_asked_counts(storming):
     asking, found = storming(Reader(), rounds=9, flags={"limit_tokens": 24_000})
     assert "24,000 tokens" in asking.stopped
     assert found.verdict.word == "NOT ENOUGH DATA"
-    assert 0 < found.requests < 90
+    assert 0 < len(found.tally.requests) < 90
 
 
 def seens_of(words: list[list[str]]) -> Evidence:
@@ -206,7 +219,7 @@ def test_a_long_storm_is_judged_anew_when_it_grew_by_a_hundredth_or_holds_a_sure
     rows += rows[:5]
     assert asking.look() is known
     rows += rows[:5]
-    assert asking.look().requests == 1_010
+    assert len(asking.look().tally.requests) == 1_010
     rows += seens_of([["salad"]]).storm
     assert asking.look().confirmed
 
@@ -214,8 +227,8 @@ def test_a_long_storm_is_judged_anew_when_it_grew_by_a_hundredth_or_holds_a_sure
 def test_a_run_of_faults_inside_a_family_counts_as_one_family():
     one_run = judge_storm(seens_of([["salad"] * 8, *[["right"] * 8] * 99]), 0.005)
     singly = judge_storm(seens_of([*[["salad"] + ["right"] * 7] * 8, *[["right"] * 8] * 92]), 0.005)
-    assert one_run.faulty == singly.faulty == 1
-    assert one_run.highest == singly.highest
+    assert one_run.tally.faulty == singly.tally.faulty == 1
+    assert one_run.tally.highest == singly.tally.highest
 
 
 def test_confirmed_faults_below_the_wanted_rate_are_no_failure_and_a_leak_always_is():
@@ -229,11 +242,11 @@ def test_a_lost_answer_that_was_not_asked_again_counts_as_faulty():
     """A limit ended the storm before that, and the answer counted as the model's own miss."""
     rows = [["lost"], *[["right"]] * 999]
     unknown = judge_storm(seens_of(rows), 0.005)
-    assert unknown.faulty == 1
+    assert unknown.tally.faulty == 1
     seens = seens_of(rows)
     lost = seens.storm[0]
     seens.suspects[lost.key] = Suspect(lost, repeat_outcome=RequestOutcome("lost"))
-    assert judge_storm(seens, 0.005).faulty == 0
+    assert judge_storm(seens, 0.005).tally.faulty == 0
 
 
 def test_a_leak_counts_though_a_limit_ended_its_round(storming):
@@ -241,7 +254,7 @@ def test_a_leak_counts_though_a_limit_ended_its_round(storming):
     leaks = Reader(lambda said, log: of_another(said, log) if len(log) > 8 else said)
     asking, found = storming(leaks, rounds=9, flags={"limit_tokens": 8_000})
     assert "8,000 tokens" in asking.stopped
-    assert found.families == 0
+    assert found.tally.families == 0
     assert found.verdict.word == "FAIL"
 
 
@@ -262,7 +275,7 @@ def test_a_leak_among_the_first_prompts_counts_and_is_known_to_who_goes_on(storm
 def test_what_was_not_answered_counts_as_it_may_have_gone():
     refused = judge_storm(seens_of([*[["refused"] * 2] * 50, *[["right"]] * 1_000]), 0.005)
     assert refused.verdict.word == "NOT ENOUGH DATA"
-    assert refused.highest > 0.05
+    assert refused.tally.highest > 0.05
 
 
 def around(before: list[str], since: list[str], cold: str = "right") -> Evidence:
@@ -393,7 +406,7 @@ def test_what_the_user_leaves_out_or_the_gauge_misses_is_no_untested_operation()
 
 def test_turns_that_are_right_alone_could_show_a_fault():
     found = judge_storm(operated(turns_right=0, alone="right"), 0.005)
-    assert found.operations["turn"] == OperationAnswers(sent=30, able=30)
+    assert found.tally.operations["turn"] == OperationAnswers(sent=30, able=30)
 
 
 class CannotGoOn(Reader):
@@ -406,13 +419,16 @@ class CannotGoOn(Reader):
 
 
 def test_no_more_is_sent_of_an_operation_that_the_model_cannot_do(storming):
-    asking, _ = storming(CannotGoOn(), rounds=40)
+    asking, result = storming(CannotGoOn(), rounds=40)
     without = asking.storm.fixed.without
     assert {"turn"} <= set(without)
     late = [each for each in asking.evidence.storm if each.round >= without["turn"]]
     assert late
     assert "turn" not in {each.act.operation for each in late}
     assert asking.evidence.untested()["turn"].able == 0
+    tested = asking.document(result).tested
+    assert "fresh" in tested
+    assert "turn" not in tested
 
 
 def at_rounds(lost_from: int, lost_until: int = 100, rounds: int = 100) -> Evidence:

@@ -28,6 +28,8 @@ def scored(answer: str, *wanted: str) -> Score:
         ("Final Answer: [x]. No, wait. Final answer: [a, b]", 1),
         ("[a, b]", 1),
         ("最终答案：【a、b】", 1),
+        (r"Final answer: \[a, b\]", 1),
+        (r"\[\text{Final answer: } [a, b]\]", 1),
         ("Final Answer: [a]", 2 / 3),
         ("Final Answer: [a, x]", 1 / 2),
         ("Final Answer: [a, b, x, y]", 2 / 3),

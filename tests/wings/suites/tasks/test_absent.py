@@ -23,7 +23,7 @@ from needlemap.scorers.stated import Only
 from needlemap.settings.reading import configure
 from needlemap.suites.latent import Latent, knowledge
 from needlemap.tasks import Draw, Item
-from needlemap.tasks.absence import one_edit
+from needlemap.tasks.absence import similar_key
 from needlemap.tasks.key_values import Magic, Multikey, Multiquery, Multivalue
 from needlemap.tasks.values import Values, words
 from needlemap.trials.build import Experiment, prepare
@@ -229,7 +229,7 @@ def test_chinese_questions_allow_it_in_chinese():
 def test_one_edit_changes_one_place_to_what_nobody_has():
     random, taken = Random(1), {"11", "22"}
     found = [
-        one_edit("12", Values("number", 2), random, taken, lambda text: text == "32")
+        similar_key("12", Values("number", 2), random, taken, lambda text: text == "32")
         for _ in range(8)
     ]
     assert len(set(found)) == 8
@@ -239,7 +239,7 @@ def test_one_edit_changes_one_place_to_what_nobody_has():
 
 def test_keys_too_short_for_a_near_miss_say_so():
     with pytest.raises(SettingsError, match=r"one edit away from '12'.*digits=7"):
-        one_edit("12", Values("number", 2), Random(1), set(), bool)
+        similar_key("12", Values("number", 2), Random(1), set(), bool)
 
 
 def made(**given: Any) -> Experiment:

@@ -21,7 +21,7 @@ from needlemap.settings.suites import load_suite, weighted
 from needlemap.trials.build import prepare
 
 LENGTHS = {"4k": 4096, "128k": 131_072}
-SIZES = [pytest.param("4k"), pytest.param("128k", marks=pytest.mark.long)]
+SIZES = ["4k", "128k"]
 FAMILIES = tuple(load_suite("needlebench").families)
 
 

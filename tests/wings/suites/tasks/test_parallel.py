@@ -21,11 +21,11 @@ from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare
 
 LENGTHS = {"4k": 4096, "128k": 131_072}
-SIZES = [pytest.param("4k"), pytest.param("128k", marks=pytest.mark.long)]
+SIZES = ["4k", "128k"]
 SAYS = {"english": r"assigned to (\S+) is (\d+)\.", "chinese": r"请记住，(.+?)对应的数字是(\d+)。"}
 every_prompt = pytest.mark.parametrize(
     ("language", "size"),
-    [pytest.param(each, *size.values, marks=size.marks) for each in SAYS for size in SIZES],
+    [(each, size) for each in SAYS for size in SIZES],
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -17,10 +18,11 @@ from typing import Any
 import pytest
 from questions_reader import questions_choices, questions_oracle
 
-from needlemap.errors import SettingsError
+from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import Cell
 from needlemap.plan import reused, walk_order
 from needlemap.settings.reading import configure
+from needlemap.suites import published
 from needlemap.suites.lexicon import lexicon
 from needlemap.suites.passages import KINDS, Entries, facts_of
 from needlemap.suites.questions import Questions
@@ -392,6 +394,21 @@ def test_a_file_that_is_neither_is_refused_in_words(text: str, why: str, tmp_pat
     file = tmp_path / "own.json"
     file.write_text(text)
     with pytest.raises(SettingsError, match=why):
+        Questions(path=str(file))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "own.json")
+    with pytest.raises(SettingsError, match="No file at"):
+        Questions(path=str(tmp_path / "own.json"))
+
+
+def test_no_more_is_read_than_of_other_published_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = squad(tmp_path)
+    monkeypatch.setattr(published, "_MOST_BYTES", file.stat().st_size - 1)
+    with pytest.raises(NeedlemapError, match="is larger than"):
         Questions(path=str(file))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.operation import FamilyPlan, Operation
 
 
@@ -10,13 +9,6 @@ class Again(Operation):
     """A hit that ends where the prompt does."""
 
     name = "again"
-    known_issues = (
-        issue(
-            "sgl-project/sglang#29633",
-            "the first token is wrong on a hit of some lengths",
-            "the prefix cache off",
-        ),
-    )
 
     def plan(self, family: FamilyPlan) -> None:
         """Plan one or two repeats of a session's last prompt, in turn or at the same time."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import Piece
 from needlemap.servers.storm.operation import FRAME_TOKENS, FamilyPlan, Operation
 
@@ -12,13 +11,6 @@ class Burst(Operation):
 
     name = "burst"
     share = 0.5
-    known_issues = (
-        issue(
-            "sgl-project/sglang#22688",
-            "a chunk of length zero where prefixes of a batch differ",
-            "mixed chunks off",
-        ),
-    )
 
     def plan(self, family: FamilyPlan) -> None:
         """Plan new sessions at the same time, one fewer than the load allows and two at least.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import Piece
 from needlemap.servers.storm.operation import FamilyPlan, Limits, Operation
 
@@ -11,13 +10,6 @@ class Cancel(Operation):
     """A request ends in prefill or in decoding, while others go on."""
 
     name, follows = "cancel", "retry"
-    known_issues = (
-        issue(
-            "sgl-project/sglang#23392",
-            "a cancelled request's retry spoils others",
-            "retries only after the server has let go of the first request",
-        ),
-    )
 
     def applies(self, limits: Limits) -> bool:
         """Return True if clients may go away: not at another's server, unless it is allowed."""

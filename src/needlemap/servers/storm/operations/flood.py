@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import ceil
 
-from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import Piece
 from needlemap.servers.storm.operation import FamilyPlan, Limits, Operation
 
@@ -16,13 +15,6 @@ class Flood(Operation):
     """Evicted prefixes are computed again, or loaded back."""
 
     name, follows = "flood", "back"
-    known_issues = (
-        issue(
-            "sgl-project/sglang#38031",
-            "a prefix that is loaded back lacks a part of its index",
-            "the host cache off",
-        ),
-    )
 
     def applies(self, limits: Limits) -> bool:
         """Return True if it is known how many tokens the server caches."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import ROOM, Piece
 from needlemap.servers.storm.operation import FamilyPlan, Operation
 
@@ -12,13 +11,6 @@ class Fork(Operation):
 
     name = "fork"
     share = 2.0
-    known_issues = (
-        issue(
-            "sgl-project/sglang#22819",
-            "a prefix of exactly one block is read wrong",
-            "another page size",
-        ),
-    )
 
     def plan(self, family: FamilyPlan) -> None:
         """Plan one to three sessions behind one prefix, sometimes at the same time."""

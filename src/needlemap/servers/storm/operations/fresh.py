@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import Piece
 from needlemap.servers.storm.operation import FRAME_TOKENS, FamilyPlan, Operation
 
@@ -12,13 +11,6 @@ class Fresh(Operation):
 
     name = "fresh"
     share = 0.0
-    known_issues = (
-        issue(
-            "sgl-project/sglang#34947",
-            "a prompt above one length is computed without attention",
-            "chunked prefill with smaller chunks",
-        ),
-    )
 
     def plan(self, family: FamilyPlan) -> None:
         """Plan one prompt of a new session."""

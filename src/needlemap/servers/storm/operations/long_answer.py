@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import Turn
 from needlemap.servers.storm.operation import FamilyPlan, Limits, Operation, facts_of
 from needlemap.servers.storm.operations.again import Again
@@ -12,13 +11,6 @@ class LongAnswer(Operation):
     """Decoding writes whole blocks; both ends of the answer are known."""
 
     name = "long"
-    known_issues = (
-        issue(
-            "vllm-project/vllm#47087",
-            "long answers of deep conversations go in circles",
-            "speculative decoding off",
-        ),
-    )
 
     def applies(self, limits: Limits) -> bool:
         """Return True if the model answers several questions at once."""

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import How, Piece
 from needlemap.servers.storm.operation import FamilyPlan, Limits, Operation
 
 
 class Models(Operation):
-    """The same prompts go to both, at the same time and in turns."""
+    """The same prompts go to both, at the same time and in turns.
+
+    In ggml-org/llama.cpp#26207, what one adapter cached was used for another.
+    """
 
     name = "models"
     every = 4
-    known_issues = (
-        issue(
-            "ggml-org/llama.cpp#26207",
-            "a prompt that was cached with one adapter serves another",
-            "the cache of prompts off",
-        ),
-    )
 
     def applies(self, limits: Limits) -> bool:
         """Return True if the server has a second model that answers."""

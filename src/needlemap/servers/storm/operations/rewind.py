@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import ROOM, Piece
 from needlemap.servers.storm.operation import FamilyPlan, Operation
 
@@ -11,13 +10,6 @@ class Rewind(Operation):
     """A cached prompt is longer than the one that is sent."""
 
     name = "rewind"
-    known_issues = (
-        issue(
-            "ml-explore/mlx-lm#1494",
-            "a longer cached prompt is used for a shorter one",
-            "the prompt cache off",
-        ),
-    )
 
     def plan(self, family: FamilyPlan) -> None:
         """Plan an earlier turn of a session with another question, or its first text cut short."""

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import Path, Piece
 from needlemap.servers.storm.operation import FamilyPlan, Limits, Operation
 
 
 class Slots(Operation):
-    """A cache that comes from a file goes on as it was."""
+    """A cache that is restored from a file is as it was saved.
+
+    In ggml-org/llama.cpp#28276 it was not.
+    """
 
     name, follows = "slot", "restored"
     every = 4
-    known_issues = (
-        issue(
-            "ggml-org/llama.cpp#28276",
-            "a restored slot hides a longer cached prompt",
-            "no saved slots",
-        ),
-    )
 
     def applies(self, limits: Limits) -> bool:
         """Return True if the server saves slots."""

@@ -11,7 +11,6 @@ from needlemap.servers.storm.operation import (
     Limits,
     Operation,
 )
-from needlemap.servers.storm.operations.long_answer import LongAnswer
 
 # Turns of a conversation, at least and at most.
 TURNS = 30, 40
@@ -24,7 +23,6 @@ class Talk(Operation):
 
     name = "talk"
     every = 8
-    known_issues = LongAnswer.known_issues
 
     def applies(self, limits: Limits) -> bool:
         """Return True if there is room for that many turns."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from needlemap.servers.check.finding import issue
 from needlemap.servers.storm.act import Piece
 from needlemap.servers.storm.operation import FamilyPlan, Operation
 
@@ -12,18 +11,6 @@ class GoOn(Operation):
 
     name = "turn"
     share = 2.0
-    known_issues = (
-        issue(
-            "vllm-project/vllm#53912",
-            "answers of another request's state, with draft tokens",
-            "speculative decoding off",
-        ),
-        issue(
-            "ggml-org/llama.cpp#26185",
-            "the second turn answers another question",
-            "the server's cache of prompts off",
-        ),
-    )
 
     def plan(self, family: FamilyPlan) -> None:
         """Plan one further turn of a session, if there is room for its text."""
