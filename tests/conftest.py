@@ -6,6 +6,7 @@ import gc
 import io
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest.mock import patch
 from urllib.request import Request, urlopen
@@ -35,6 +37,9 @@ SERVER = Path(__file__).parent / "servers" / "wire.py"
 SLOW = hypothesis.HealthCheck.too_slow  # says how busy the machine is, not what the test found
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[SLOW])
 hypothesis.settings.load_profile("busy")
+# Of the commands that draw a seed: each test has its own, and the same ones whenever it runs.
+DRAWN = Random()
+secrets.randbits = DRAWN.getrandbits
 
 
 class Wire:
@@ -465,7 +470,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)  # before its fixtures are made
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """On a slow machine the long proofs leave time for all other tests."""
+    """On a slow machine the long proofs leave time for all other tests.
+
+    What a test and its fixtures draw is the same in each run, so that one that fails fails again.
+    """
+    DRAWN.seed(item.nodeid)
     until = item.config.getoption("--long-until")
     late = until is not None and time.monotonic() - STARTED_S > 60 * until
     if late and item.get_closest_marker("long"):

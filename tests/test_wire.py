@@ -58,6 +58,14 @@ def test_it_finds_needles_in_any_wording_and_script(wire):
     assert answer_in(ask(wire, text=chinese)) == "小明在上海实习。"
 
 
+def test_an_instruction_is_no_answer_to_what(wire):
+    """It was, of one prompt in 5,000: the word stands in few other sentences."""
+    codes = [f"The code for {name} is {n}." for n, name in enumerate(("Cork", "Oslo", "Porto"))]
+    sentences = "Porto is old. I like Porto. Porto, then. " + " ".join(codes * 4)
+    text = f"{sentences} Use what the text says.\nWhat is the code for Porto?"
+    assert answer_in(ask(wire, text=text)) == "The code for Porto is 2."
+
+
 def test_cached_tokens_are_the_words_shared_with_an_earlier_prompt(wire):
     ask(wire, text="one two three four")
     usage = ask(wire, text="one two three five")["usage"]

@@ -7,6 +7,8 @@ import re
 from collections import Counter, OrderedDict
 
 SENTENCES = re.compile(r"[^.!?。！？\n]+[.!?。！？]?")
+# A question's own words: "Use only what the document says" is no answer to "What is the code?".
+ASKING = {"what", "which", "who", "where", "when", "how"}
 WORDS = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
 
 
@@ -16,7 +18,7 @@ def find(text: str) -> str:
     asked = [sentence for sentence in sentences if sentence[-1] in "?？"] or sentences[-1:]
     if not asked:
         return ""
-    wanted = set(WORDS.findall(asked[-1].lower()))
+    wanted = set(WORDS.findall(asked[-1].lower())) - ASKING
     shared = [wanted.intersection(WORDS.findall(sentence.lower())) for sentence in sentences]
     often = Counter(word for words in shared for word in words)
     scores = [

@@ -215,7 +215,10 @@ class Mates(Probe):
     name = "mates"
     order = 55
     asked = "every prompt hides twelve-digit secrets of its own"
-    sees = "another prompt's secret in an answer: one is a FAIL"
+    sees = (
+        "another prompt's secret in an answer: one is a FAIL; of fewer than 12 characters, more "
+        "than chance explains"
+    )
     cannot = "rates below the one that it names"
     excludes = "answers with a foreign secret"
     share = 0.01
@@ -273,6 +276,7 @@ class Mates(Probe):
         leaks = [reply for reply in replies if _foreign_secret(reply, owners)]
         n = len(replies)
         right_count = sum(reply.right for reply in replies)
+        sentence = f"{len(leaks)} of {n} hold another prompt's secret"
         p = None
         # Short secrets may be equal by chance.
         if owners.shortest_size < LONG_SECRET:
@@ -284,17 +288,21 @@ class Mates(Probe):
         assert effect is not None
 
         fails = bool(leaks) and (p is None or p <= level)
-        passes = n >= LEAST and 2 * right_count >= n and not leaks
+        is_chance = bool(leaks) and p is not None and p > SUSPICIOUS
+        if is_chance:
+            sentence += f", as many as chance explains: it has {owners.shortest_size} characters"
+        is_suspicious = bool(leaks) and not is_chance
+        passes = n >= LEAST and 2 * right_count >= n and not is_suspicious
         return AtSize(
             size=size,
-            state=row_word(fails=fails, passes=passes, points=bool(leaks) or 2 * right_count < n),
+            state=row_word(fails=fails, passes=passes, points=is_suspicious or 2 * right_count < n),
             n=n,
             lost=len(leaks),
             effect=effect,
             upper=100 * effect.high,
             p=p,
-            said=f"{len(leaks)} of {n} hold another prompt's secret",
-            worst=smallest(leaks),
+            said=sentence,
+            worst=None if passes else smallest(leaks),
         )
 
     def rests_on_right_answers(self, row: AtSize) -> bool:

@@ -210,6 +210,41 @@ def test_a_leak_is_a_fault_of_a_server_whose_model_finds_nothing():
     assert failing(judge(Schedule(options, 7), words)) == set()
 
 
+def with_short_secrets(leaks: int, wrong: int) -> Answers:
+    """Of a sound server whose secrets have four digits; some wrong answers give another's."""
+    sound_answers = replied(sound).by_key.values()
+    short = [
+        replace(
+            reply,
+            secret=reply.secret[:4],
+            other_secrets=tuple(secret[:4] for secret in reply.other_secrets),
+            answer=f"It is {reply.secret[:4]}.",
+        )
+        for reply in sound_answers
+    ]
+    cold = [
+        number
+        for number, reply in enumerate(short)
+        if (reply.ask.way, reply.ask.size) == ("cold", 8_000)
+    ]
+    for place, number in enumerate(cold[:wrong]):
+        foreign = short[cold[-1]].secret
+        answer = f"It is {foreign}." if place < leaks else LOST
+        short[number] = replace(short[number], answer=answer, right=False)
+    return Answers(short)
+
+
+@pytest.mark.parametrize(("leaks", "word"), [(0, "PASS"), (1, "PASS"), (8, "FAIL")])
+def test_a_short_secret_of_another_prompt_is_a_leak_if_chance_does_not_explain_it(leaks, word):
+    """One wrong answer of four digits in so many is some other prompt's, and made it SUSPECT."""
+    answers = with_short_secrets(leaks, wrong=8)
+    checked = judge(Schedule(Options(), 7), answers)
+    (found,) = [finding for finding in checked.findings if finding.probe == "mates"]
+    assert found.state == word
+    chance = "as many as chance explains: it has 4 characters"
+    assert any(chance in row.said for row in found.sizes) == (leaks == 1)
+
+
 @pytest.mark.parametrize(
     ("failure", "word"),
     [

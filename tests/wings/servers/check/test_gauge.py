@@ -22,7 +22,7 @@ from needlemap.models import Answer, Decoding
 from needlemap.models.walk import Engine
 from needlemap.prompts import Prompt
 from needlemap.servers.ab.file import Arm
-from needlemap.servers.check import Answers, Schedule, asking, haystack, known_by_answer
+from needlemap.servers.check import Answers, Schedule, haystack, known_by_answer
 from needlemap.servers.check.ask import BESIDE, Ask, Reply
 from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule
 from needlemap.servers.check.beside import counted_apart
@@ -179,12 +179,6 @@ def test_wrong_rotary_positions_are_found_without_a_second_model(
     assert ("as float32 may (to 7e-05)" in said) == (not code)
 
 
-@pytest.fixture
-def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks draw no seed: what a cache of 4 bits moves differs from one to the next."""
-    monkeypatch.setattr(asking, "randbits", lambda _bits: 7)
-
-
 def checked(folder: Path, engine: Engine | None = None, *, exact: bool = False) -> Checked:
     """A check of the gauge in this process beside its reference, with another engine."""
     options = Options(256, probes=("reference",), require=("reference",), exact=exact)
@@ -206,7 +200,6 @@ class WithoutRunnersUp(GaugeModel):
         return replace(answer, logprobs=logprobs)
 
 
-@pytest.mark.usefixtures("one_seed")
 def test_a_server_without_runners_up_is_not_blamed_for_its_margins(tmp_path: Path) -> None:
     """Its log-probabilities were taken for margins: 12 nats a token from the reference's."""
     options = Options(256, probes=("reference",), require=("reference",))
@@ -219,7 +212,6 @@ def test_a_server_without_runners_up_is_not_blamed_for_its_margins(tmp_path: Pat
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("one_seed")
 def test_a_coarse_cache_is_a_choice_unless_it_was_said_to_be_exact(tmp_path: Path) -> None:
     """A cache of 4 bits moves every margin by a nat and loses no answer. It was called a fault."""
     engine = CoarseEngine(rotated_rounding(four_bits))
@@ -233,7 +225,6 @@ def test_a_coarse_cache_is_a_choice_unless_it_was_said_to_be_exact(tmp_path: Pat
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("one_seed")
 def test_a_cache_in_8_bit_floats_is_a_choice_and_mantissas_cut_off_are_a_fault(
     tmp_path: Path,
 ) -> None:
@@ -274,7 +265,6 @@ HOUR_S = 3600
 
 
 @pytest.mark.parametrize("answers", [30, pytest.param(10_000, marks=pytest.mark.long)])
-@pytest.mark.usefixtures("one_seed")
 def test_a_limit_that_ends_a_check_leaves_its_verdict_on_moved_margins(
     tmp_path: Path, answers: int
 ) -> None:
@@ -450,7 +440,6 @@ class Heated(GaugeModel):
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("one_seed")
 @pytest.mark.parametrize(("model", "code"), [(GaugeModel, 0), (Heated, 1)])
 def test_a_temperature_that_was_left_on_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: type[GaugeModel], code: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -16,7 +15,7 @@ import pytest
 from needlemap.records.families import families_of
 from needlemap.reports.page.sheets import PageRuns, Subject, make_sheets
 from needlemap.reports.summary import read_families
-from needlemap.servers.check import asking, probes
+from needlemap.servers.check import probes
 
 pytestmark = pytest.mark.timeout(900)  # the whole check of the page, on a busy machine
 BOX = ("--model", "demo/retriever", "--max-length", "256", "--max-answer-tokens", "24", "--quiet")
@@ -44,14 +43,6 @@ class Checked:
     def records(self, family: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.command.records(f"sound/{family}")
         return rows
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _the_same_prompts() -> Iterator[None]:
-    """A stopped check of other prompts may hold a loss by chance."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asking, "randbits", lambda _: 7)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.servers.check import asking as check_asking
-
 GRID = ("--lengths", "96,128,256,700", "--depths", "0,50,100", "--concurrency", "1")
 _OF_THE_RUN = ("run", "latency_s", "first_token_s", "finished_at", "usage", "cached_tokens")
 
@@ -64,8 +62,7 @@ def test_the_prompt_that_is_too_long_is_refused_in_the_same_words(llama, asking)
     assert [record["failure"] for record in records] == [None, "prompt too long"]
 
 
-def test_the_gauge_is_found_right_by_its_streams(gauge_server, needlemap, monkeypatch):
-    monkeypatch.setattr(check_asking, "randbits", lambda _: 7)
+def test_the_gauge_is_found_right_by_its_streams(gauge_server, needlemap):
     flags = ("--model", "openai/gauge", "--base-url", gauge_server.base_url)
     needlemap(
         *("check", *flags, "--max-length", "512", "--probe", "length", "--probe", "ways"),
