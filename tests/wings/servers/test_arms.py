@@ -14,8 +14,8 @@ from needlemap.records.record import Record
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import to_text
 from needlemap.servers.ab.arms import (
+    ArmsChange,
     ArmTrial,
-    CellChange,
     LogprobShift,
     judge_arms,
     mean_move,
@@ -74,9 +74,9 @@ def test_an_answer_that_is_missing_is_no_loss_and_makes_no_pair():
     trials = [trio(right, missing), trio(missing, right), trio(missing, missing)]
     assert [(trial.loss, trial.is_pair) for trial in trials] == [(None, False)] * 3
     assert not trio(right, None).is_pair
-    change = CellChange.of([*trials, pair])
+    change = ArmsChange.of([*trials, pair])
     assert (change.n, change.missing, change.lost, change.gained) == (1, 3, 1, 0)
-    assert (change.loss, CellChange.of(trials).loss) == (1.0, None)
+    assert (change.loss, ArmsChange.of(trials).loss) == (1.0, None)
 
 
 def test_the_same_answer_moves_by_its_mean_log_probability():

@@ -247,7 +247,7 @@ def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[ArmTrial]:
 
 
 @dataclass(frozen=True, slots=True)
-class CellChange:
+class ArmsChange:
     """The change of a cell's prompts that both arms were sent.
 
     Attributes:
@@ -266,7 +266,7 @@ class CellChange:
     nats: float | None
 
     @classmethod
-    def of(cls, trials: Sequence[ArmTrial]) -> CellChange:
+    def of(cls, trials: Sequence[ArmTrial]) -> ArmsChange:
         """Return the change of some prompts that both arms were sent."""
         losses = [loss for trial in trials if (loss := trial.loss) is not None]
         return cls(
@@ -491,14 +491,14 @@ def worst_of(trials: Iterable[ArmTrial], usual: float) -> list[ArmTrial]:
     return changed_trials[:WORST]
 
 
-def changes_by_cell(trials: Iterable[ArmTrial]) -> dict[tuple[str, int, float], CellChange]:
+def changes_by_cell(trials: Iterable[ArmTrial]) -> dict[tuple[str, int, float], ArmsChange]:
     """Return the change of each cell, by family, length and depth."""
     cells = defaultdict[tuple[str, int, float], list[ArmTrial]](list)
     for trial in trials:
         if trial.is_complete:
             _, length, depth = trial.place
             cells[trial.family, length, depth].append(trial)
-    return {cell: CellChange.of(cell_trials) for cell, cell_trials in sorted(cells.items())}
+    return {cell: ArmsChange.of(cell_trials) for cell, cell_trials in sorted(cells.items())}
 
 
 def _mean(values: Sequence[float]) -> float | None:

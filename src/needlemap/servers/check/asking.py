@@ -557,9 +557,11 @@ class ProbesOnSchedule:
         answer = last_reply.answer
         if len(answer) > _SHOWN:
             answer = f"{answer[: _SHOWN - 1]}…"
+        options = self.check.asker.schedule.options
+        flags = "--probe ways in place of --quick" if options.quick else "--probe ways"
         return (
             f"the first {len(replies)} prompts of {last_ask.length:,} tokens were all missed; to "
-            f"{question!r} it said {answer!r}. {missed_advice('--probe ways')}"
+            f"{question!r} it said {answer!r}. {missed_advice(flags)}"
         )
 
     def _trials_as_counted(self, asks: Sequence[Ask]) -> dict[Key, Trial]:

@@ -457,12 +457,12 @@ def found_by_length(findings: Iterable[Finding]) -> str:
     return f"found {', '.join(counts)}" if counts else ""
 
 
-def missed_advice(flag: str) -> str:
-    """Return what to try if the first prompts were all missed. flag: has equal ways judge."""
+def missed_advice(flags: str) -> str:
+    """Return what to try if the first prompts were all missed. flags: have equal ways judge."""
     return (
         "A model that knows one kind of fact is given it with --needle, --question, --keywords and "
         "--draw; one that thinks first needs --thinking-tokens; else look at --template and "
-        f"--max-answer-tokens. To judge the server by equal ways of asking alone, type {flag}"
+        f"--max-answer-tokens. To judge the server by equal ways of asking alone, type {flags}"
     )
 
 

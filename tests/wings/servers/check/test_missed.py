@@ -90,6 +90,18 @@ def test_without_a_sure_leak_it_stays_suspect(tmp_path, leaks, flags):
     assert outcome.verdict.claim == "the first prompts were all missed"
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_advice_is_a_command_that_works(tmp_path, quick):
+    """Of a quick check it named a probe, which `--quick` refuses."""
+    options = CheckOptions(FLAGS, Options(max_length=8_000, quick=quick))
+    asking = ProbesOnSchedule(
+        Check.of(options, tmp_path / "check", seed=7), make=lambda _: Leaking(leaks=False)
+    )
+    asyncio.run(asking.run())
+    flags = "--probe ways in place of --quick" if quick else "--probe ways"
+    assert asking.missed.endswith(f"equal ways of asking alone, type {flags}")
+
+
 def test_prompts_that_the_baseline_found_and_that_are_all_missed_now_are_a_fail(tmp_path):
     """It ended after nine prompts as SUSPECT, with the advice to look at --needle."""
     options = Options(max_length=2_000, few=True, probes=("length",), require=("length",))
