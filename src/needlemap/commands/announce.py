@@ -374,13 +374,15 @@ def show_finding(
     path: Path | None = None,
     *,
     brief: bool = False,
+    interrupted_by: int | None = None,
 ) -> int:
     """Print a report, write it for CI, and return the exit code.
 
     typed: the flags that set how it is shown. path: the report's folder, if a page can be made of
-    it. brief: print only the last line, unless JSON was typed.
+    it. brief: print only the last line, unless JSON was typed. interrupted_by: the exit code if the
+    command was interrupted.
     """
-    code = code_of(report, typed)
+    code = code_of(report, typed) if interrupted_by is None else interrupted_by
     if typed.json:
         show_json(to_json(report) | {"exit_code": code})
     elif brief:

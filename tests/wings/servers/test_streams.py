@@ -1,13 +1,18 @@
-"""`check`, `storm` and `ab` take --stream: what they ask is streamed, and timed."""
+"""`check`, `storm` and `ab`: --stream streams what they ask and times it, and Ctrl-C ends them."""
 
 from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 SIDE = ("--model", "openai/wire", "--tokenizer", "cl100k_base", "--max-answer-tokens", "60")
 
-
-@pytest.mark.parametrize(
+COMMANDS = pytest.mark.parametrize(
     "command",
     [
         ("check", *SIDE, "--max-length", "400", "--probe", "mates", "--limit-tokens", "20k"),
@@ -16,9 +21,17 @@ SIDE = ("--model", "openai/wire", "--tokenizer", "cl100k_base", "--max-answer-to
     ],
     ids=lambda command: command[0],
 )
+
+
+def here(command: tuple[str, ...], wire: Any) -> tuple[str, ...]:
+    """The command, of a server of this machine."""
+    flag = "--arm=ref=" if command[0] == "ab" else "--base-url="
+    return command[0], f"{flag}{wire.base_url}", *command[1:]
+
+
+@COMMANDS
 def test_check_storm_and_ab_stream(needlemap, wire, command):
-    here = f"--arm=ref={wire.base_url}" if command[0] == "ab" else f"--base-url={wire.base_url}"
-    needlemap(*command[:1], here, *command[1:], "--stream", "--quiet", "-o", "r", code=None)
+    needlemap(*here(command, wire), "--stream", "--quiet", "-o", "r", code=None)
     log = wire.log()
     assert len(log) >= 4
     assert sum("stream" not in row["fields"] for row in log) <= 2, "of its own, to know the server"
@@ -28,3 +41,22 @@ def test_check_storm_and_ab_stream(needlemap, wire, command):
     ]
     assert all(row["first_token_s"] > 0 for row in asked if row["answer"])
     assert any(row["answer"] for row in asked)
+
+
+@COMMANDS
+def test_an_interrupted_command_says_in_json_with_which_code_it_ends(needlemap, wire, command):
+    """It said the code of its verdict, 4, and ended with 130."""
+    wire.schedule("slow:0.1", cycle=True)
+    process = needlemap.start(*here(command, wire), "--json", "--quiet", "-o", "r")
+    wait_for_a_record(needlemap.folder)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=250)
+    assert "needlemap: interrupted." in err
+    assert (process.returncode, json.loads(out)["exit_code"]) == (130, 130)
+
+
+def wait_for_a_record(folder: Path) -> None:
+    until = time.monotonic() + 250
+    while not any(file.stat().st_size for file in folder.rglob("records-*.jsonl")):
+        assert time.monotonic() < until
+        time.sleep(0.02)

@@ -217,7 +217,7 @@ def _run_ab(options: AbOptions, typed: AbFlags, ending: Ending) -> int:
     with hold_folder(path):
         blocks = ArmsInBlocks(ab, observer, AbProgress(quiet))
         trials = ending.finish(blocks.run(), going_on(path))
-    is_interrupted = trials is None
+    interrupted_by = ending.code if trials is None else None
     if trials is None:
         trials = ab.trios()
     else:
@@ -228,8 +228,7 @@ def _run_ab(options: AbOptions, typed: AbFlags, ending: Ending) -> int:
     ]
     for line in list_unknown(record.finish for record in records if record is not None):
         tell(line)
-    code = show_findings(ab, trials, typed)
-    return ending.code if is_interrupted else code
+    return show_findings(ab, trials, typed, interrupted_by)
 
 
 def highest_cost(ab: Ab) -> tuple[int, float | None]:
@@ -301,7 +300,9 @@ def plan_ab(options: AbOptions, typed: AbFlags) -> int:
     return 0
 
 
-def show_findings(ab: Ab, trials: Sequence[ArmTrial], typed: AbFlags) -> int:
+def show_findings(
+    ab: Ab, trials: Sequence[ArmTrial], typed: AbFlags, interrupted_by: int | None
+) -> int:
     """Write the findings to ab.json, and print them. Return the exit code."""
     options, path = ab.options, ab.folder.path
     reference, other = options.arms
@@ -315,7 +316,7 @@ def show_findings(ab: Ab, trials: Sequence[ArmTrial], typed: AbFlags) -> int:
         wanted=options.scope,
     )
     ab.keep(to_json(report))
-    return show_finding(report, typed, path)
+    return show_finding(report, typed, path, interrupted_by=interrupted_by)
 
 
 class AbProgress:

@@ -258,20 +258,20 @@ class AbFinding:
     def _families(self) -> Iterator[Row]:
         """Yield one row per family, with the numbers of a comparison of this family alone.
 
-        p is adjusted for the other families (Holm 1979). The loss of a single family is the
-        verdict's.
+        p is adjusted for the other families (Holm 1979).
         """
         missing = Counter(trial.family for trial in self.sent if not trial.is_pair)
         losses = self._losses(lambda trial: trial.family)
         ps = [loss.p for loss in losses.values() if loss.p is not None]
         adjusted = iter(holm(ps))
         for name, loss in losses.items():
-            mean_loss = loss.loss.value if loss.loss and len(losses) > 1 else None
+            # One family has the loss of the verdict, which counts looks.
+            shown = loss if len(losses) > 1 else self.arms.loss
             values = {
                 "family": name,
                 "reference": loss.first,
                 "other": loss.second,
-                "loss": mean_loss,
+                "loss": shown.loss.value if shown.loss else None,
                 "pairs": loss.n,
                 "missing": missing[name],
                 "lost": loss.lost,

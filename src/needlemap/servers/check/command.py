@@ -72,8 +72,8 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any], listed: Mapping[s
     for line in list_unknown(asking.finishes):
         tell(line)
     if checked is None:
-        show_finding(report_of(check, check.judge()), typed, path)
-        return ending.code
+        report = report_of(check, check.judge())
+        return show_finding(report, typed, path, interrupted_by=ending.code)
     if asking.missed:
         tell(f"needlemap: {asking.missed}.")
     else:

@@ -80,8 +80,7 @@ def storm_command(typed: StormFlags, flags: Mapping[str, Any], listed: Mapping[s
     for line in list_unknown(asking.finishes):
         tell(line)
     if result is None:
-        show_verdict(asking, asking.result, typed)
-        return ending.code
+        return show_verdict(asking, asking.result, typed, interrupted_by=ending.code)
     if asking.missed:
         tell(f"needlemap: {asking.missed}.")
     else:
@@ -210,13 +209,20 @@ class Progress:
         tell(line)
 
 
-def show_verdict(asking: StormInRounds, result: StormResult, typed: StormFlags) -> int:
+def show_verdict(
+    asking: StormInRounds,
+    result: StormResult,
+    typed: StormFlags,
+    *,
+    interrupted_by: int | None = None,
+) -> int:
     """Print the report, write it for CI, and return the exit code."""
     path, document = asking.storm.folder.path, asking.document(result)
     if result.verdict.word == FAIL and to_replay(document) and document.little is None:
         tell(f"\nthe shortest sequence that shows it: needlemap storm {path} --shrink")
     brief = bool(asking.missed) and result.verdict.word != FAIL
-    return show_finding(storm_report(path, document), typed, path, brief=brief)
+    report = storm_report(path, document)
+    return show_finding(report, typed, path, brief=brief, interrupted_by=interrupted_by)
 
 
 def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, Any]) -> int:
