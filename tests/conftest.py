@@ -35,7 +35,9 @@ collect_ignore = ["fixtures", "servers"]  # no tests
 ROOT = Path(__file__).parent.parent
 SERVER = Path(__file__).parent / "servers" / "wire.py"
 SLOW = hypothesis.HealthCheck.too_slow  # says how busy the machine is, not what the test found
-hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[SLOW])
+hypothesis.settings.register_profile(
+    "busy", deadline=None, derandomize=True, suppress_health_check=[SLOW]
+)
 hypothesis.settings.load_profile("busy")
 # Of the commands that draw a seed: each test has its own, and the same ones whenever it runs.
 DRAWN = Random()
