@@ -6,7 +6,7 @@ import gc
 import io
 import json
 import os
-import secrets
+import random
 import signal
 import subprocess
 import sys
@@ -17,7 +17,6 @@ from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from random import Random
 from typing import Any
 from unittest.mock import patch
 from urllib.request import Request, urlopen
@@ -39,9 +38,9 @@ hypothesis.settings.register_profile(
     "busy", deadline=None, derandomize=True, suppress_health_check=[SLOW]
 )
 hypothesis.settings.load_profile("busy")
-# Of the commands that draw a seed: each test has its own, and the same ones whenever it runs.
-DRAWN = Random()
-secrets.randbits = DRAWN.getrandbits
+# What `secrets` draws, as the seeds of commands: each test has its own, the same ones in each run.
+DRAWN = random.Random()
+random._urandom = DRAWN.randbytes  # type: ignore[attr-defined]
 
 
 class Wire:
