@@ -288,10 +288,9 @@ class Mates(Probe):
         assert effect is not None
 
         fails = bool(leaks) and (p is None or p <= level)
-        is_chance = bool(leaks) and p is not None and p > SUSPICIOUS
-        if is_chance:
-            sentence += f", as many as chance explains: it has {owners.shortest_size} characters"
-        is_suspicious = bool(leaks) and not is_chance
+        is_suspicious = _is_beyond_chance(len(leaks), p)
+        if leaks and not is_suspicious:
+            sentence += f", which has {owners.shortest_size} characters: chance explains that"
         passes = n >= LEAST and 2 * right_count >= n and not is_suspicious
         return AtSize(
             size=size,
@@ -307,11 +306,16 @@ class Mates(Probe):
 
     def rests_on_right_answers(self, row: AtSize) -> bool:
         """Return True if no secret leaked, so that the row is open for want of right answers."""
-        return not row.lost
+        return not _is_beyond_chance(row.lost, row.p)
 
     def excluded(self, upper: float) -> str:
         """Return the rate of answers that a pass rules out."""
         return f"{rounded_up(upper / 100)} %"
+
+
+def _is_beyond_chance(leaks: int, p: float | None) -> bool:
+    """Return True if wrong answers do not explain the leaks. p: None for long secrets."""
+    return leaks > 0 and (p is None or p <= SUSPICIOUS)
 
 
 def _foreign_secret(reply: Reply, owners: Owners[Hashable]) -> str:

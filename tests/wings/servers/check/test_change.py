@@ -241,7 +241,7 @@ def test_a_short_secret_of_another_prompt_is_a_leak_if_chance_does_not_explain_i
     checked = judge(Schedule(Options(), 7), answers)
     (found,) = [finding for finding in checked.findings if finding.probe == "mates"]
     assert found.state == word
-    chance = "as many as chance explains: it has 4 characters"
+    chance = "which has 4 characters: chance explains that"
     assert any(chance in row.said for row in found.sizes) == (leaks == 1)
 
 
