@@ -216,8 +216,8 @@ class Mates(Probe):
     order = 55
     asked = "every prompt hides twelve-digit secrets of its own"
     sees = (
-        "another prompt's secret in an answer: one is a FAIL; of fewer than 12 characters, more "
-        "than chance explains"
+        "another prompt's secret in an answer: one is a FAIL; of fewer than 12 digits, more than "
+        "chance explains; words of fewer than 12 letters are SUSPECT"
     )
     cannot = "rates below the one that it names"
     excludes = "answers with a foreign secret"
@@ -287,7 +287,8 @@ class Mates(Probe):
         # There are replies, so there is an effect.
         assert effect is not None
 
-        fails = bool(leaks) and (p is None or p <= level)
+        # How often a model gives a short word of itself is not known: that proves no leak.
+        fails = bool(leaks) and (p is None or (owners.all_digits and p <= level))
         is_suspicious = _is_beyond_chance(len(leaks), p)
         if leaks and not is_suspicious:
             sentence += f", which has {owners.shortest_size} characters: chance explains that"

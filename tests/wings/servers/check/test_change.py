@@ -210,15 +210,17 @@ def test_a_leak_is_a_fault_of_a_server_whose_model_finds_nothing():
     assert failing(judge(Schedule(options, 7), words)) == set()
 
 
-def with_short_secrets(leaks: int, wrong: int) -> Answers:
+def with_short_secrets(
+    leaks: int, wrong: int, shorten: Callable[[str], str] = lambda secret: secret[:4]
+) -> Answers:
     """Of a sound server whose secrets have four digits; some wrong answers give another's."""
     sound_answers = replied(sound).by_key.values()
     short = [
         replace(
             reply,
-            secret=reply.secret[:4],
-            other_secrets=tuple(secret[:4] for secret in reply.other_secrets),
-            answer=f"It is {reply.secret[:4]}.",
+            secret=shorten(reply.secret),
+            other_secrets=tuple(map(shorten, reply.other_secrets)),
+            answer=f"It is {shorten(reply.secret)}.",
         )
         for reply in sound_answers
     ]
@@ -243,6 +245,18 @@ def test_a_short_secret_of_another_prompt_is_a_leak_if_chance_does_not_explain_i
     assert found.state == word
     chance = "which has 4 characters: chance explains that"
     assert any(chance in row.said for row in found.sizes) == (leaks == 1)
+
+
+def test_short_words_of_another_prompt_point_to_a_leak_and_prove_none():
+    """Their chance was computed as that of digits, so a model's own words were a FAIL."""
+
+    def as_word(secret: str) -> str:
+        return "".join(chr(ord("a") + int(digit)) for digit in secret[:8])
+
+    answers = with_short_secrets(leaks=8, wrong=8, shorten=as_word)
+    checked = judge(Schedule(Options(), 7), answers)
+    (found,) = [finding for finding in checked.findings if finding.probe == "mates"]
+    assert found.state == "SUSPECT"
 
 
 @pytest.mark.parametrize(
