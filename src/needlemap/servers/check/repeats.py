@@ -216,8 +216,8 @@ class Mates(Probe):
     order = 55
     asked = "every prompt hides twelve-digit secrets of its own"
     sees = (
-        "another prompt's secret in an answer: one is a FAIL; of fewer than 12 digits, more than "
-        "chance explains; words of fewer than 12 letters are SUSPECT"
+        "another prompt's secret in an answer: one of 12 characters or more is a FAIL, and so are "
+        "more short numbers than chance explains; short words are SUSPECT"
     )
     cannot = "rates below the one that it names"
     excludes = "answers with a foreign secret"
@@ -287,11 +287,14 @@ class Mates(Probe):
         # There are replies, so there is an effect.
         assert effect is not None
 
-        # How often a model gives a short word of itself is not known: that proves no leak.
-        fails = bool(leaks) and (p is None or (owners.all_digits and p <= level))
+        # How often a model says a short word without a leak is not known, so words prove nothing.
+        are_short_words = p is not None and not owners.all_digits
+        fails = bool(leaks) and not are_short_words and (p is None or p <= level)
         is_suspicious = _is_beyond_chance(len(leaks), p)
         if leaks and not is_suspicious:
             sentence += f", which has {owners.shortest_size} characters: chance explains that"
+        elif leaks and are_short_words:
+            sentence += ", a short word, which a model may say without a leak"
         passes = n >= LEAST and 2 * right_count >= n and not is_suspicious
         return AtSize(
             size=size,

@@ -213,7 +213,7 @@ def test_a_leak_is_a_fault_of_a_server_whose_model_finds_nothing():
 def with_short_secrets(
     leaks: int, wrong: int, shorten: Callable[[str], str] = lambda secret: secret[:4]
 ) -> Answers:
-    """Of a sound server whose secrets have four digits; some wrong answers give another's."""
+    """Of a sound server whose secrets are short; some wrong answers give another's."""
     sound_answers = replied(sound).by_key.values()
     short = [
         replace(
@@ -257,6 +257,9 @@ def test_short_words_of_another_prompt_point_to_a_leak_and_prove_none():
     checked = judge(Schedule(Options(), 7), answers)
     (found,) = [finding for finding in checked.findings if finding.probe == "mates"]
     assert found.state == "SUSPECT"
+    assert any(
+        "a short word, which a model may say without a leak" in row.said for row in found.sizes
+    )
 
 
 @pytest.mark.parametrize(
